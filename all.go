@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -19,12 +17,6 @@ import (
 type MultiLock struct {
 	parts []part // in the order of their names in Redis
 	err   error  // what is wrong with them
-}
-
-// part is a lock among several.
-type part struct {
-	Locker
-	of *lock // what it embeds
 }
 
 // All returns a lock that is all of locks at once: mutexes, sides of read-write locks, and permits
@@ -44,9 +36,9 @@ type part struct {
 // Redisson: RMultiLock, which takes its locks in the order in which it was given them.
 func All(locks ...Locker) *MultiLock {
 	parts, err := partsOf("All", locks)
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.of.names.Lock, b.of.names.Lock) })
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.base.names.Lock, b.base.names.Lock) })
 	for i := 1; i < len(parts); i++ {
-		switch a, b := parts[i-1].of, parts[i].of; {
+		switch a, b := parts[i-1].base, parts[i].base; {
 		case a.k != b.k:
 			err = fmt.Errorf("%w: All of locks of several Clients, as of %q and %q", ErrMisuse, a.names.Name, b.names.Name)
 		case a.names.Lock == b.names.Lock:
@@ -54,34 +46,6 @@ func All(locks ...Locker) *MultiLock {
 		}
 	}
 	return &MultiLock{parts, err}
-}
-
-// partsOf returns the locks that a function of that name was given, or what is wrong with them.
-func partsOf(function string, locks []Locker) ([]part, error) {
-	parts := make([]part, len(locks))
-	for i, l := range locks {
-		var of *lock
-		switch l := l.(type) {
-		case *Mutex:
-			of = l.of()
-		case *RWMutex:
-			of = l.of(wire.Write)
-		case *Reader:
-			of = l.side().of(wire.Read)
-		case *Permits:
-			of = l.of()
-		default:
-			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
-		}
-		if err := of.valid(context.Background()); err != nil {
-			return nil, err
-		}
-		parts[i] = part{l, of}
-	}
-	if len(locks) == 0 {
-		return nil, fmt.Errorf("%w: %s of no locks", ErrMisuse, function)
-	}
-	return parts, nil
 }
 
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
@@ -96,7 +60,7 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	}
 	waited, live := make([]time.Duration, len(m.parts)), ctx.Err() == nil
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
-		leases, _, heard := gather(ctx, m.parts, false, false)
+		leases, _, heard := gather(ctx, m.parts, false, waiting)
 		var (
 			lost bool
 			err  error
@@ -121,7 +85,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 		return nil, err
 	}
 	live := ctx.Err() == nil
-	leases, asked, err := gather(ctx, m.parts, false, true)
+	leases, asked, err := gather(ctx, m.parts, false, trying)
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
 		lost := false
 		if !asked {
@@ -180,9 +144,9 @@ func (m *MultiLock) each(
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
-			if wait := p.of.cfg.wait; lost && wait > 0 && waited != nil {
+			if wait := p.base.cfg.wait; lost && wait > 0 && waited != nil {
 				if waited[i] += time.Since(began); waited[i] >= wait {
-					return nil, false, p.of.outward(&wire.HeldError{Name: p.of.names.Name, Cause: wire.ErrWaited})
+					return nil, false, p.base.withRetryAfter(&wire.HeldError{Name: p.base.names.Name, Cause: wire.ErrWaited})
 				}
 			}
 			return nil, lost, err
@@ -207,14 +171,6 @@ func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 		giveBack(ctx, leases, true)
 	}
 	return isLost(err) && err != ErrClosed && ctx.Err() == nil, err
-}
-
-// keptFor is Lease.keptFor, for several.
-func keptFor(caller bool, leases []*Lease) (err error) {
-	for _, l := range leases {
-		err = cmp.Or(err, l.keptFor(caller))
-	}
-	return err
 }
 
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
@@ -292,45 +248,4 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	return errors.Join(errs...)
-}
-
-// giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
-// not told: the caller is told why it does not get the locks. With waits, giveBack returns when Redis has
-// answered, or ctx has ended; otherwise at once. What is left goes on behind the caller.
-func giveBack(ctx context.Context, leases []*Lease, waits bool) {
-	if len(leases) == 0 {
-		return
-	}
-	_ = keptFor(false, leases)
-	done := make(chan struct{})
-	leases[0].h.tally.Go(func() {
-		defer close(done)
-		unlockAll(ctx, leases)
-	})
-	if !waits {
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
-// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
-func unlockAll(ctx context.Context, leases []*Lease) []error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	var all sync.WaitGroup
-	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
-	for i, l := range leases {
-		all.Go(func() {
-			part := union.Part(context.WithoutCancel(ctx))
-			defer part.Leave()
-			errs[i] = l.Unlock(part)
-		})
-	}
-	all.Wait()
-	return errs
 }

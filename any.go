@@ -16,8 +16,6 @@ type AnyLock struct {
 	err   error // what is wrong with them
 }
 
-var _ Locker = (*AnyLock)(nil)
-
 // Any returns a lock that is any one of locks, whichever is free first: of numbers for workers,
 // shards, ports, licences. Lease.Name says which it is. The locks may be of any kinds, as those of
 // All, and of several Clients. Each keeps its options.
@@ -77,14 +75,14 @@ func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 		return in.TryLock(ctx)
 	}
 	live := ctx.Err() == nil
-	l, err := a.try(ctx, once)
+	l, err := a.try(ctx, trying)
 	return shown(l), notUnasked(ctx, a.parts, live, err)
 }
 
 // shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && l.of.names.Kind.Permits {
+	if l != nil && !l.lock.carried() {
 		l.shown = true
 	}
 	return l
@@ -120,7 +118,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if p.of.names.Kind.Permits && !permits {
+		if !p.base.carried() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {
@@ -134,11 +132,11 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 	return in, nil
 }
 
-// try asks for the locks without waiting: once, as TryLock, or before Lock waits. Then it may return
+// try asks for the locks without waiting: as TryLock, or before Lock waits. Then it may return
 // neither a lease nor an error: goroutines of this process have the locks, or Redis keeps no number
 // of some permits. And then it stops where Redis does not answer, which must not keep Lock from the
 // locks of others.
-func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
+func (a *AnyLock) try(ctx context.Context, m mode) (*Lease, error) {
 	rest, failure := slices.Clone(a.parts), error(nil)
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	for len(rest) > 0 {
@@ -153,11 +151,11 @@ func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
 		if group == nil {
 			group, others = rest[:1], rest[1:]
 		}
-		leases, asked, err := gather(ctx, group, true, once)
+		leases, asked, err := gather(ctx, group, true, m)
 		if leases != nil {
 			return leases[0], nil
 		}
-		if !asked && (once || !together(ctx, group)) {
+		if !asked && (m == trying || !together(ctx, group)) {
 			for _, p := range group {
 				l, failed := p.TryLock(ctx)
 				if failed == nil {
@@ -167,7 +165,7 @@ func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
 			}
 		}
 		failure, rest = worse(failure, err), others
-		if !once && errors.Is(err, ErrUnavailable) {
+		if m == waiting && errors.Is(err, ErrUnavailable) {
 			break
 		}
 	}

@@ -3,92 +3,61 @@ package relock
 import (
 	"context"
 
-	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// use turns a baton into a lease, or into a claim with which the caller asks Redis. It returns neither,
-// and no error, if the hold to join may be joined no more: then the caller enters the gate again.
-func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim, err error) {
-	switch b := b.(type) {
-	case held:
-		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
-	case joint:
-		l, err = lk.join(ctx, wctx, b.hold, false)
-	case invited:
-		l, err = lk.join(ctx, wctx, b.hold, true)
-	case idle:
-		if now := clock.Now(); (exclusively{}).resume(b.hold, now) {
-			l, err = lk.accept(ctx, wctx, b.hold, HowCached, now)
-			break
-		}
-		lk.k.gates.Report(lk.gate(), gate.ErrUnreported) // the hold is over: ask Redis
-		c = lk.newClaim("")
-	case claim.Claim:
-		c = b
-	default:
-		c = lk.newClaim("")
-	}
-	return l, c, err
+// baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
+// for it. It is one of these:
+//
+//	nil          nothing: the goroutine has to ask Redis
+//	*hold        the lock; of a kind that several may hold, passed on past the goroutine at the gate
+//	idle         a hold that lay at the gate; it may be over
+//	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
+//	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
+//	claim.Claim  a place in Redis's queue
+type baton interface {
+	// Of is the entry.
+	Of() *wire.Entry
 }
 
-// accept starts a lease of a hold from the gate, or passes the hold on if the caller has given up.
-func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
-	if wctx.Err() != nil {
-		lk.finishInBackground(ctx, h, now)
-		return nil, lk.gaveUpHere(wctx)
-	}
-	return lk.start(ctx, h, new(Lease), how, now)
+type (
+	idle    struct{ *hold }
+	joint   struct{ *hold }
+	invited struct{ *hold }
+)
+
+// Of is the entry that has the lock.
+func (h *hold) Of() *wire.Entry { return h.entry }
+
+// layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
+// Whatever ends the hold from here on takes it away from the gate, unless a goroutine has taken it up.
+// The caller holds h.mu.
+func (h *hold) layDown() {
+	h.tally.Lingering.Add(1)
+	h.rest.Idle, h.atGate = true, false
 }
 
-// join gives the caller a lease of a joint hold, unless the caller has given up. invited says that the
-// hold waits for the caller. If the hold may be joined no more, or trusts its lease for longer than the
-// caller's options allow, join shuts the gate and returns neither a lease nor an error.
-func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
-	now, gaveUp := clock.Now(), wctx.Err() != nil
-	l := new(Lease)
-	l.begin(ctx, lk, h, HowLocal)
+// pickUp notes that the hold is no longer idle. The caller holds h.mu.
+func (h *hold) pickUp() {
+	h.rest.Idle = false
+	h.tally.Lingering.Add(-1)
+}
+
+// resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
+// if the hold is over, or may not be used any longer and ends here: then the caller has to ask Redis.
+func (h *hold) resume(now clock.Stamp) bool {
 	h.mu.Lock()
-	if invited {
-		h.sharing.awaited--
-	}
-	switch trusted := lk.cfg.trusts(h.term.LongestTrust(now)); {
-	case gaveUp:
-	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
-		if h.rest.Idle {
-			h.pickUp()
-			l.how = HowCached
-		}
-		if !lk.cfg.looser(h.cfg) {
-			h.cfg = lk.cfg // the latest reader decides whether the hold lingers, as the latest holder does
-		}
-		h.shares.add(l, h.manner.nextToken(h), now)
+	switch {
+	case !h.rest.Idle: // over
 		h.mu.Unlock()
-		return l, nil
-	case h.rest.Idle:
-		return nil, h.end(ctx, nil, toSweeper)
-	default:
-		h.manner.withdraw(h)
+		return false
+	case h.manner.mayRest(h, now) && !h.term.Doubted():
+		h.pickUp()
+		h.atGate = h.manner.keepsGate()
+		h.mu.Unlock()
+		return true
 	}
-	h.mu.Unlock()
-	if invited { // the hold no longer waits for the caller
-		lk.finishInBackground(ctx, h, now)
-	}
-	if gaveUp {
-		return nil, lk.gaveUpHere(wctx)
-	}
-	return nil, nil
-}
-
-// finishInBackground passes a hold on, or ends it, for a caller that has given up. The sweeper repeats
-// a release that fails.
-func (lk *lock) finishInBackground(ctx context.Context, h *hold, now clock.Stamp) {
-	lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
-}
-
-// gaveUpHere returns the error of a caller that gave up while this process had the lock.
-func (lk *lock) gaveUpHere(wctx context.Context) error {
-	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+	_ = h.end(context.Background(), nil, toSweeper)
+	return false
 }

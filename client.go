@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/node"
-	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/single"
 	"github.com/relock-go/relock/internal/watchdog"
@@ -119,73 +117,14 @@ func (c *Client) TrustNodes(ctx context.Context) error {
 		return ErrClosed
 	}
 	defer t.End()
-	return k.outward(k.arbiter.TrustNodes(ctx))
+	return k.explained(k.arbiter.TrustNodes(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option
 // that cannot work is reported by the first method called on the Mutex, with ErrInvalidName or
 // ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
-	return &Mutex{c.newLock(wire.Mutex, name, opts)}
-}
-
-// newLock returns what every kind of lock embeds.
-func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
-	k := c.coreOrNil()
-	if k == nil {
-		return lock{err: errNotNew}
-	}
-	known, err := k.knownAs(kind, name)
-	if err != nil {
-		return lock{err: err}
-	}
-	lk := lock{known: known, cfg: &k.cfg}
-	if !kind.Quorum && k.cfg.nodes > 0 {
-		return lock{err: fmt.Errorf("%w: a %s over a quorum of nodes", wire.Unsupported, kind.Name)}
-	}
-	if len(opts) > 0 {
-		own, err := lk.cfg.with(opts, false)
-		lk.cfg, lk.err = &own, err
-	}
-	if lk.cfg.minHold > 0 && !kind.MinHold && lk.err == nil {
-		lk.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a %s lock", ErrInvalidOption, kind.Name)
-	}
-	return lk
-}
-
-// knownAs returns what the client keeps of a name. It makes that on first use, and keeps it in a table
-// where it may displace another name.
-func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
-	hash := maphash.String(nameSeed, name)
-	place := &k.known[(hash+kind.Nr)%maxKnown]
-	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
-		return was, nil
-	}
-	names, err := kind.Names(k.cfg.prefix, name)
-	if err != nil {
-		return nil, err
-	}
-	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.calls.Of(maphash.String(nameSeed, names.Lock))}
-	is.lasts = &is.own
-	for nr := range wire.Kinds() {
-		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
-			is.lasts = other.lasts // the other side of a read-write lock, or a lock of another kind
-		}
-	}
-	place.Store(is)
-	return is, nil
-}
-
-// mannerOf returns the manner of holds of a kind: by how many owners may have the lock at once, and
-// whether they share a hold.
-func mannerOf(kind *wire.Kind) manner {
-	switch {
-	case kind.Joint:
-		return jointly{}
-	case kind.Shared():
-		return severally{}
-	}
-	return exclusively{}
+	return &Mutex{newLock(c.coreOrNil(), wire.Mutex, name, opts)}
 }
 
 // coreOrNil returns the client's core, nil for a Client that New did not make.
@@ -258,42 +197,5 @@ func (c *Client) shut() {
 	}
 	for _, closed := range c.closed {
 		k.cfg.panics.Guard("what an observer returned for Close", closed)
-	}
-}
-
-// The package lets the other modules of its repository open clients over drivers of their own, and read
-// locks over a client's driver.
-func init() {
-	opening.New = func(rdb driver.Redis, opts any) (any, error) { return newOver(rdb, opts.([]Option)) }
-	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
-	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
-		is := &client.(*Client).core.cfg
-		return newOver(rdb, []Option{{name: "Beside", clientOnly: true, apply: func(c *config) error {
-			c.lease, c.timeout, c.javaDog = is.lease, is.timeout, is.javaDog
-			c.plain, c.retention, c.retained, c.prefix = is.plain, is.retention, is.retained, is.prefix
-			c.longest, c.wary, c.guarded = is.longest, is.wary, is.guarded
-			return nil
-		}}})
-	}
-	opening.Behind = func(client any) (nodes []driver.Redis, need int, prefix string) {
-		k := client.(*Client).coreOrNil()
-		if k == nil {
-			return nil, 0, ""
-		}
-		for _, n := range k.arbiter.Nodes() {
-			nodes = append(nodes, n.Redis())
-		}
-		return nodes, k.cfg.quorumSize(), k.cfg.prefix
-	}
-	opening.LeaseOf = func(permit any) any { return permit.(*Permit).held() }
-	opening.HolderOf = func(lease any) (client, kind string) {
-		l, is := lease.(*Lease)
-		if !is {
-			l = lease.(*Permit).held()
-		}
-		if l.zero() {
-			return "", ""
-		}
-		return l.h.k.id, l.h.names.Kind.Name
 	}
 }

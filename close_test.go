@@ -86,7 +86,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		_, _, err = l.h.take(l, clock.Now(), ErrNotHeld) // an Unlock that got so far
+		_, _, err = l.h.takeBack(l, clock.Now(), ErrNotHeld) // an Unlock that got so far
 		require.NoError(t, err)
 		c.Close()
 		require.Equal(t, []string{"k"}, s.abandoned)

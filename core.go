@@ -10,6 +10,8 @@ import (
 	"github.com/relock-go/relock/internal/flight"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/lasting"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/pool"
 	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
@@ -39,16 +41,17 @@ const maxKnown = 4096
 var nameSeed = maphash.MakeSeed()
 
 // known is what a client keeps of a lock's name, for callers that make a Mutex each time they lock. It
-// never changes, except for the times of holds in lasts, and the idle holds in pool. As a key of
+// never changes, except for the times of holds in lasts, the idle holds in pool, and compared. As a key of
 // context.Value it finds the innermost lease of the lock.
 type known struct {
-	k      *core
-	names  *wire.Names
-	manner manner
-	tally  *calls.Tally
-	lasts  *holds // how long holds last, and which is this client's; one for all kinds of locks of that name
-	pool   pool   // idle holds, where several may hold
-	own    holds  // lasts points to it, unless another kind of that name was known before
+	k        *core
+	names    *wire.Names
+	manner   manner
+	tally    *calls.Tally
+	lasts    *holds           // how long holds last, and which is this client's; one for all kinds of locks of that name
+	pool     pool.Pool[*hold] // idle holds, where several may hold
+	compared atomic.Bool      // how much there is of the lock was compared with what the program says
+	own      holds            // lasts points to it, unless another kind of that name was known before
 }
 
 // holds is what a client knows of the holds of a name.
@@ -62,12 +65,23 @@ func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
+// named returns err or, if it says of no lock that it is lost, the same of this lock.
+func (n *known) named(err error) error {
+	if wire.IsLost(err) {
+		return &LostError{n.names.Name, err}
+	}
+	return err
+}
+
+// carried reports whether contexts show leases of the lock, so that their callers re-enter.
+func (n *known) carried() bool { return n.manner.carried(n) }
+
 // newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
 // owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
 		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner, Past: !n.manner.usesGate(cfg),
-		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
+		Lease: cfg.firstLease, Block: n.manner.asks(cfg), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {
 		e.Block = 1
@@ -86,4 +100,13 @@ func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
 	if kind != 0 {
 		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, LockKind: e.Names.Kind.Name, Cause: cause})
 	}
+}
+
+// explained is outward, for an error of the arbiter: of a silent node, it
+// also says how that node failed shortly before, if this client knows.
+func (k *core) explained(err error) error {
+	if err == nil {
+		return nil // the usual case, which is not to allocate the slice of nodes
+	}
+	return outward(node.Explained(err, k.arbiter.Nodes(), k.cfg.nodes > 0))
 }

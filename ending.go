@@ -30,7 +30,7 @@ import (
 //	the last reader's share         ended   before*   to Redis            withdrawn from‡
 //	handed over                     ended   before*   to a handle         left
 //
-//	*  by take. The hold may also be passed on, or laid down; then it does not end.
+//	*  by takeBack. The hold may also be passed on, or laid down; then it does not end.
 //	†  with an entry for the waiters at the gate, which gives them a place in Redis's queue.
 //	‡  by end, if the hold lay there or had opened it.
 //	§  Locks that still wait for their fixed lease to be lengthened, that All or Any has taken and not
@@ -59,9 +59,9 @@ type ending struct {
 	atGate bool // the holder was at the lock's gate
 
 	// For the next hold there, if the release also grants the lock to the waiters.
-	cfg   *config
-	last  uint64
-	alone bool // no other process wants the lock
+	cfg      *config
+	last     uint64
+	unwanted bool // no other process wants the lock
 }
 
 // end ends a live hold: with a cause it is lost, without one it is given back. The caller holds h.mu.
@@ -70,7 +70,7 @@ type ending struct {
 func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 	e := ending{
 		cause: h.named(cause), told: h.shares.all, claim: claim, atGate: h.atGate,
-		cfg: h.cfg, last: h.last, alone: h.rest.Alone(),
+		cfg: h.cfg, last: h.last, unwanted: h.rest.Alone(),
 	}
 	given := func(b bearer) bool { return b.shared().given() }
 	if cause == ErrClosed && (h.term.Outlasts() || slices.ContainsFunc(e.told, given)) {
@@ -110,12 +110,12 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 
 // finishAll finishes holds side by side. It waits until Redis was told, one command timeout at most, or
 // until ctx ends. It reports whether there were any, and ctx has not ended.
-func (lk *lock) finishAll(ctx context.Context, holds []*hold, to parting) bool {
+func (n *known) finishAll(ctx context.Context, holds []*hold, to parting) bool {
 	if len(holds) == 0 {
 		return false
 	}
 	done := make(chan struct{})
-	lk.tally.Go(func() {
+	n.tally.Go(func() {
 		defer close(done)
 		var all sync.WaitGroup
 		union := link.NewUnion(len(holds)) // one command, as far as it can be
@@ -165,7 +165,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	case !e.atGate:
 	case next != nil:
 		next.mu.Lock() // an earlier loss has left the gate; a later one finds the gate with the hold's goroutine
-		passed := !next.fate.live() || k.gates.Pass(key, held{next}) || h.manner.passOn(next, clock.Now())
+		passed := !next.fate.live() || k.gates.Pass(key, next) || h.manner.passOn(next, clock.Now())
 		next.mu.Unlock()
 		if !passed { // all waiters have given up, and the caller has waited for one command already
 			next.tally.Go(func() { _ = next.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
@@ -190,7 +190,7 @@ func (h *hold) follower(e *ending) claim.Claim {
 	// If another process wants the lock, it passes here only as often as WithLocalHandoff says. More
 	// tokens would be wasted. They would carry the counter ahead of the server's clock, until few tokens
 	// are left for a grant.
-	if !e.alone {
+	if !e.unwanted {
 		entry.Block = e.cfg.passes
 	}
 	return h.k.arbiter.Claim(entry)

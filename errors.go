@@ -183,14 +183,6 @@ func isLost(err error) bool {
 	return named || wire.IsLost(err)
 }
 
-// named returns err or, if it says of no lock that it is lost, the same of this lock.
-func (n *known) named(err error) error {
-	if wire.IsLost(err) {
-		return &LostError{n.names.Name, err}
-	}
-	return err
-}
-
 // ClientInfo is what a client with WithClientName says of itself. It is zero if nothing is known.
 type ClientInfo struct {
 	Name    string    `json:"name"`

@@ -1,14 +1,18 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -32,14 +36,14 @@ type gathering struct {
 
 // wanted is a lock that Redis is asked for. The caller is at its gate if atGate is set.
 type wanted struct {
-	of     *lock
+	base   *lock
 	atGate bool
 }
 
 // together reports whether the locks can be asked for in one command by a caller with ctx. Those of
 // a caller that has a lease or an owner may re-enter.
 func together(ctx context.Context, parts []part) bool {
-	first := parts[0].of
+	first := parts[0].base
 	arb, can := first.k.arbiter.(claim.Gatherer)
 	if _, has := FromContext(ctx); has || !can || len(parts) > maxTogether {
 		return false
@@ -49,8 +53,8 @@ func together(ctx context.Context, parts []part) bool {
 	}
 	cluster := arb.Nodes()[0].Redis().Cluster()
 	for _, p := range parts {
-		if p.of.k != first.k || p.of.names.Kind != first.names.Kind ||
-			cluster && driver.Slot(p.of.names.Lock) != driver.Slot(first.names.Lock) {
+		if p.base.k != first.k || p.base.names.Kind != first.names.Kind ||
+			cluster && driver.Slot(p.base.names.Lock) != driver.Slot(first.names.Lock) {
 			return false
 		}
 	}
@@ -61,14 +65,14 @@ func together(ctx context.Context, parts []part) bool {
 // free. asked is false if they have to be asked for one by one: they do not go together; another
 // goroutine of this process is at the gate of one, where all are wanted, or of each; Redis keeps no
 // number of a semaphore's permits; this process has idle permits of another amount, which the TryLock of
-// each gives back; or a lock was lost between its grant and here. With tells, the caller
+// each gives back; or a lock was lost between its grant and here. If the caller tries, it
 // does not go on to wait: observers hear of a refusal, and WithWait does not bound the command.
-func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
-	if ctx.Err() != nil || !together(ctx, parts) || tells && slices.ContainsFunc(parts, hasSpare) {
+func gather(ctx context.Context, parts []part, one bool, m mode) (leases []*Lease, asked bool, err error) {
+	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, hasSpare) {
 		return nil, false, nil
 	}
 	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
-	if wait := leastWait(parts); wait > 0 && !tells {
+	if wait := leastWait(parts); wait > 0 && m == waiting {
 		var cancel context.CancelFunc
 		g.soon, cancel = context.WithTimeoutCause(ctx, wait, wire.ErrWaited)
 		defer cancel()
@@ -78,9 +82,9 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	}
 	busy := false
 	for _, p := range parts {
-		if err = p.of.begin(ctx, "acquire"); err == nil {
-			defer p.of.tally.End()
-			busy, err = g.enter(p.of)
+		if err = p.base.begin(ctx, "acquire"); err == nil {
+			defer p.base.tally.End()
+			busy, err = g.visit(p.base)
 		}
 		if busy || err != nil || len(g.leases) == g.enough {
 			break
@@ -89,7 +93,7 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	if !busy && err == nil && len(g.leases) < g.enough && len(g.claims) > 0 {
 		err = g.ask()
 	}
-	g.leave()
+	g.leaveGates()
 	switch {
 	case err == nil && len(g.leases) == g.enough:
 		return g.leases, true, nil
@@ -98,11 +102,11 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 		return nil, false, nil
 	}
 	giveBack(ctx, g.leases, g.soon.Err() == nil)
-	return nil, true, g.refused(parts, err, tells)
+	return nil, true, g.refused(parts, err, m)
 }
 
 // hasSpare reports whether this process has idle holds of another amount than p takes.
-func hasSpare(p part) bool { return p.of.pool.hasOther(p.of.parts()) }
+func hasSpare(p part) bool { return p.base.pool.HasOther(p.base.amount) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.
@@ -122,23 +126,23 @@ func notUnasked(ctx context.Context, parts []part, live bool, err error) error {
 	if !live || err == nil {
 		return err
 	}
-	return parts[0].of.unheard(ctx, err, nil)
+	return parts[0].base.unheard(ctx, err, nil)
 }
 
 // leastWait is the shortest of the times that locks are waited for, 0 if none is bounded.
 func leastWait(parts []part) (least time.Duration) {
 	for _, p := range parts {
-		if wait := p.of.cfg.wait; wait > 0 && (least == 0 || wait < least) {
+		if wait := p.base.cfg.wait; wait > 0 && (least == 0 || wait < least) {
 			least = wait
 		}
 	}
 	return least
 }
 
-// enter goes through a lock's gate, without waiting. busy says that all are wanted, and another
+// visit goes through a lock's gate, without waiting. busy says that all are wanted, and another
 // goroutine of this process is at the gate.
-func (g *gathering) enter(lk *lock) (busy bool, err error) {
-	l, c, atGate, err := lk.enter(g.parent(), g.ctx, once, nil)
+func (g *gathering) visit(lk *lock) (busy bool, err error) {
+	l, c, atGate, err := lk.enter(g.parent(), g.ctx, trying, nil)
 	switch {
 	case err != nil:
 		return false, err
@@ -153,7 +157,7 @@ func (g *gathering) enter(lk *lock) (busy bool, err error) {
 
 // ask asks Redis for the locks that this process did not have to give.
 func (g *gathering) ask() error {
-	k := g.wanted[0].of.k
+	k := g.wanted[0].base.k
 	grants, err := k.arbiter.(claim.Gatherer).Gather(g.soon, g.claims, g.one)
 	if err != nil {
 		return k.presence.Named(g.ctx, err)
@@ -164,8 +168,8 @@ func (g *gathering) ask() error {
 		c, granted := g.claims[i], grants[i].Token > 0
 		if granted && err == nil {
 			var l *Lease
-			if l, err = w.of.startFirst(g.parent(), c, grants[i], w.atGate, HowFree); err == nil {
-				err = g.took(w.of, l)
+			if l, err = w.base.startFirst(g.parent(), c, grants[i], w.atGate, HowFree); err == nil {
+				err = g.took(w.base, l)
 			}
 			continue
 		}
@@ -173,7 +177,7 @@ func (g *gathering) ask() error {
 			c.Abandon()
 		}
 		if w.atGate {
-			w.of.k.gates.Leave(w.of.gate())
+			w.base.k.gates.Leave(w.base.gate())
 		}
 	}
 	return err
@@ -190,7 +194,7 @@ func (g *gathering) parent() context.Context {
 // took adds a lease, and tells observers of it.
 func (g *gathering) took(lk *lock, l *Lease) error {
 	if lk.cfg.fixed > 0 {
-		if err := lk.fill(g.soon, l, once); err != nil {
+		if err := lk.fill(g.soon, l, trying); err != nil {
 			return err
 		}
 	}
@@ -205,30 +209,113 @@ func (g *gathering) took(lk *lock, l *Lease) error {
 	return nil
 }
 
-// leave leaves the gates of the locks that were not granted.
-func (g *gathering) leave() {
+// leaveGates leaves the gates of the locks that were not granted.
+func (g *gathering) leaveGates() {
 	for _, w := range g.wanted {
 		if w.atGate {
-			w.of.k.gates.Leave(w.of.gate())
+			w.base.k.gates.Leave(w.base.gate())
 		}
 	}
 }
 
 // refused returns an error as the caller of that lock sees it which the error names.
-func (g *gathering) refused(parts []part, err error, tells bool) error {
-	of := parts[0].of
+func (g *gathering) refused(parts []part, err error, m mode) error {
+	of := parts[0].base
 	if held, is := err.(*wire.HeldError); is {
 		for _, p := range parts {
-			if p.of.names.Name == held.Name {
-				of = p.of
+			if p.base.names.Name == held.Name {
+				of = p.base
 			}
 		}
 	}
-	err = of.outward(err)
-	if tells && of.watched() {
+	err = of.withRetryAfter(err)
+	if m == trying && of.watched() {
 		e := of.event(EventAbandoned)
 		e.Context, e.Cause = g.ctx, err
 		of.k.cfg.tell(e)
 	}
 	return err
+}
+
+// part is a lock among several.
+type part struct {
+	Locker
+	base *lock // what it embeds
+}
+
+// partsOf returns the locks that a function of that name was given, or what is wrong with them.
+func partsOf(function string, locks []Locker) ([]part, error) {
+	parts := make([]part, len(locks))
+	for i, l := range locks {
+		var of *lock
+		switch l := l.(type) {
+		case *Mutex:
+			of = l.base()
+		case *RWMutex:
+			of = l.base(wire.Write)
+		case *Reader:
+			of = l.side().base(wire.Read)
+		case *Permits:
+			of = l.base()
+		default:
+			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
+		}
+		if err := of.valid(context.Background()); err != nil {
+			return nil, err
+		}
+		parts[i] = part{l, of}
+	}
+	if len(locks) == 0 {
+		return nil, fmt.Errorf("%w: %s of no locks", ErrMisuse, function)
+	}
+	return parts, nil
+}
+
+// giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
+// not told: the caller is told why it does not get the locks. With waits, giveBack returns when Redis has
+// answered, or ctx has ended; otherwise at once. What is left goes on behind the caller.
+func giveBack(ctx context.Context, leases []*Lease, waits bool) {
+	if len(leases) == 0 {
+		return
+	}
+	_ = keptFor(false, leases)
+	done := make(chan struct{})
+	leases[0].h.tally.Go(func() {
+		defer close(done)
+		unlockAll(ctx, leases)
+	})
+	if !waits {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// keptFor is Lease.keptFor, for several.
+func keptFor(caller bool, leases []*Lease) (err error) {
+	for _, l := range leases {
+		err = cmp.Or(err, l.keptFor(caller))
+	}
+	return err
+}
+
+// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
+// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
+func unlockAll(ctx context.Context, leases []*Lease) []error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var all sync.WaitGroup
+	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
+	for i, l := range leases {
+		all.Go(func() {
+			part := union.Part(context.WithoutCancel(ctx))
+			defer part.Leave()
+			errs[i] = l.Unlock(part)
+		})
+	}
+	all.Wait()
+	return errs
 }

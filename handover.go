@@ -58,7 +58,7 @@ func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle strin
 			handle = ""
 		}
 	}
-	err = h.named(h.k.outward(err))
+	err = h.named(h.k.explained(err))
 	l.unlockedWith(err)
 	return handle, err
 }
@@ -79,7 +79,7 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 	if several {
 		return errReentered
 	}
-	if _, _, err := h.take(b, now, ErrHandedOver); err != nil {
+	if _, _, err := h.takeBack(b, now, ErrHandedOver); err != nil {
 		return err
 	}
 	return h.finish(ctx, now, toHandle)
@@ -99,7 +99,7 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 //   - ErrMisuse for a text that is no handle, and under WithOwner.
 //   - errors.ErrUnsupported over a quorum and under WithRestartGuard.
 func (m *Mutex) TakeOver(ctx context.Context, handle string) (*Lease, error) {
-	lk := m.of()
+	lk := m.base()
 	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.takeOver(ctx, handle, seen) })
 }
 
@@ -135,7 +135,7 @@ func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease
 	}
 	l, err := lk.startFirst(ctx, c, g, false, HowRemote)
 	if err == nil && lk.cfg.fixed > 0 {
-		err = lk.fill(wctx, l, false)
+		err = lk.fill(wctx, l, waiting)
 	}
 	if err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func TestHolderIsNoHandle(t *testing.T) {
 		_, err := other.Mutex(name).TakeOver(ctx, held.Holder)
 		require.ErrorIs(t, err, ErrLost)
 		require.ErrorContains(t, err, `"`+name+`" is not taken over: it is the id of a holder`)
-		if c := other.Mutex(name).of().newClaim("").(claim.Movable); !wire.IsHandleField(held.Holder) {
+		if c := other.Mutex(name).base().newClaim("").(claim.Movable); !wire.IsHandleField(held.Holder) {
 			_, err = c.TakeOver(ctx, held.Holder)
 			require.ErrorIs(t, err, ErrLost, "the script refuses it too")
 		}
@@ -258,7 +258,7 @@ func TestTakenOverDoesNotLingerBesideWaiters(t *testing.T) {
 	l = within(t, next) // it would ask after five minutes
 	handle, err = l.HandOver(t.Context(), time.Hour)
 	require.NoError(t, err)
-	c := taker.Mutex("k").of().newClaim("").(claim.Movable)
+	c := taker.Mutex("k").base().newClaim("").(claim.Movable)
 	g, err := c.TakeOver(t.Context(), wire.HandleField(handle))
 	require.NoError(t, err)
 	require.False(t, g.Fresh)

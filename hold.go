@@ -78,14 +78,20 @@ type manner interface {
 	keepsGate() bool
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
+	// carried reports whether a lease's context shows the lease. If not, no caller re-enters.
+	carried(n *known) bool
+	// asks is how many tokens an entry asks for, and reserved how many leases the hold may serve that begins
+	// with a grant of so many.
+	asks(c *config) int
+	reserved(n *known, c *config, tokens int) int
 	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
 	atHand(n *known, amount int) *hold
 	// spare picks up the idle holds that may keep a caller of another amount out. The caller finishes them.
 	spare(n *known) []*hold
 	// begun is told that the hold has its first lease.
 	begun(h *hold)
-	// enter gives b a share of the hold inside outer; drop is hold.drop.
-	enter(ctx context.Context, h *hold, b bearer, outer *share) error
+	// admit gives b a share of the hold inside outer; drop is hold.drop.
+	admit(ctx context.Context, h *hold, b bearer, outer *share) error
 	drop(ctx context.Context, h *hold, b bearer) error
 	// observed notes the number of a new observed lease. It returns the number of the lease before, 0
 	// for none.
@@ -93,9 +99,10 @@ type manner interface {
 
 	// The methods below are called under the hold's mutex.
 
-	nextToken(h *hold) int64               // of the next lease
-	counts(h *hold) int                    // the hold count that Redis is to have
-	mayRest(h *hold, now clock.Stamp) bool // whether the hold may lie idle
+	nextToken(h *hold) int64                // of the next lease
+	counts(h *hold) int                     // the hold count that Redis is to have
+	mayRest(h *hold, now clock.Stamp) bool  // whether the hold may lie idle
+	joinable(h *hold, now clock.Stamp) bool // whether a goroutine that comes now may have a share beside others
 	// passOn passes the hold on, or lays it down, once it has no share. If it can do neither it returns
 	// false, and the hold has to end.
 	passOn(h *hold, now clock.Stamp) (done bool)
@@ -103,43 +110,16 @@ type manner interface {
 	withdraw(h *hold)
 }
 
-// baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
-// for it. It is one of these:
-//
-//	nil          nothing: the goroutine has to ask Redis
-//	held         the lock; of a kind that several may hold, passed on past the goroutine at the gate
-//	idle         a hold that lay at the gate; it may be over
-//	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
-//	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
-//	claim.Claim  a place in Redis's queue
-type baton interface {
-	// Of is the entry.
-	Of() *wire.Entry
-}
-
-type (
-	held    struct{ *hold }
-	idle    struct{ *hold }
-	joint   struct{ *hold }
-	invited struct{ *hold }
-)
-
-// Of is the entry that has the lock.
-func (h *hold) Of() *wire.Entry { return h.entry }
-
 // newHold fills h with the hold that the grant g of c's entry begins now. It keeps h.last.
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()
 	*h = hold{
 		known: n, claim: c, entry: e, cfg: cfg, gate: e.Gate(), atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
-		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
+		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(n, cfg, g.Passes), Sent: g.Sent}, now),
 	}
 	if atGate {
 		n.k.gates.Report(h.gate, nil)
-	}
-	if n.names.Kind.Permits { // which have no tokens that could be used up
-		h.block = tenure.Reserved(tenure.More{Token: g.Token, Count: cfg.block(), Sent: g.Sent}, now)
 	}
 	if (atGate || !n.manner.keepsGate()) && g.Fresh && n.manner.lingers(cfg) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
@@ -264,11 +244,11 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	return h.manner.drop(ctx, h, b)
 }
 
-// take removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
+// takeBack removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
 // of the commands that follow. It returns how many shares are left, and whether the hold outlasts the
 // last one (WithMinHold): then it has no share any more, and the watchdog ends it. A hold that moves to
 // another process does not outlast its share here.
-func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, outlasts bool, err error) {
+func (h *hold) takeBack(b bearer, now clock.Stamp, cause error) (count int, outlasts bool, err error) {
 	h.mu.Lock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
 		defer h.mu.Unlock()
@@ -330,20 +310,6 @@ func (h *hold) gone() error {
 	return h.why()
 }
 
-// layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
-// Whatever ends the hold from here on takes it away from the gate, unless a goroutine has taken it up.
-// The caller holds h.mu.
-func (h *hold) layDown() {
-	h.tally.Lingering.Add(1)
-	h.rest.Idle, h.atGate = true, false
-}
-
-// pickUp notes that the hold is no longer idle. The caller holds h.mu.
-func (h *hold) pickUp() {
-	h.rest.Idle = false
-	h.tally.Lingering.Add(-1)
-}
-
 // trusted returns until when a share is trusted, and the hold count; or why it is no longer trusted.
 func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
 	now := clock.Now()
@@ -368,4 +334,11 @@ func (h *hold) gaveBack(s *share) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return s.over
+}
+
+// next is when the watchdog has to look again. The caller holds h.mu.
+func (h *hold) next(now clock.Stamp) watchdog.Look {
+	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.lingersFor(), now), now)
+	renewal := h.term.RenewalAt(now, h.count.Unsure())
+	return watchdog.Look{At: clock.Sooner(renewal, end, now), Renews: renewal.Until(now) <= end.Until(now)}
 }

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -26,11 +25,11 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 	if !waits {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 		defer cancel()
-		return h.manner.enter(soon, h, b, outer)
+		return h.manner.admit(soon, h, b, outer)
 	}
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
-		err := h.manner.enter(ctx, h, b, outer)
+		err := h.manner.admit(ctx, h, b, outer)
 		if !wire.FromRedis(err) || !wire.Transient(err) {
 			return err
 		}
@@ -40,10 +39,10 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 	}
 }
 
-// reenterOnce tries once. It checks outer only once it has ops: until then an Unlock could pass the
+// recount tries once. It checks outer only once it has ops: until then an Unlock could pass the
 // hold on, and b would enter another owner's hold. Redis is told before the share is given out, so that
 // it never counts fewer shares than there are.
-func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
+func (h *hold) recount(ctx context.Context, b bearer, outer *share) error {
 	if err := h.ops.Lock(ctx); err != nil {
 		// The owner itself has the lock. Redis is at fault: an earlier command has no answer yet.
 		return h.notReentered(wire.ErrNoAnswer, err)
@@ -126,7 +125,7 @@ func (h *hold) countMissed(now clock.Stamp) {
 	}
 }
 
-// leave writes the lower count of an Unlock after which the hold goes on, for a command timeout at most.
+// lowerCount writes the lower count of an Unlock after which the hold goes on, for a command timeout at most.
 // The count here decides, so a Redis that does not answer is no failure of an inner Unlock: renewals
 // repair its count, and the last Unlock deletes the lock whatever the count is.
 //
@@ -135,7 +134,7 @@ func (h *hold) countMissed(now clock.Stamp) {
 // of this process then ends the lock in time. The command may still run later, while the hold lives: no
 // caller gets the hold again, so none relies on a lease that it cuts. Other callers of a shared owner may
 // rely on the lease. So the count is then 1, which shortens nothing.
-func (h *hold) leave(ctx context.Context, count int) error {
+func (h *hold) lowerCount(ctx context.Context, count int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
 	last := count == 0
@@ -160,79 +159,4 @@ func (h *hold) leave(ctx context.Context, count int) error {
 			return nil
 		}
 	}
-}
-
-// extend lengthens the lease to d from now, and moves a fixed lease's end. It waits for ops for one
-// command timeout at most, even if ctx allows more: the lease runs out meanwhile. If WithMaxHold leaves
-// less than d, extend fails if all is set, and otherwise lengthens the lease up to that maximum.
-func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
-	h.mu.Lock()
-	err, over := h.tooLong(d), s.over // at once: ops may be busy
-	h.mu.Unlock()
-	switch {
-	case err != nil:
-		return err
-	case over:
-		return ErrNotHeld
-	}
-	if !h.ops.TryLock() {
-		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
-		defer cancel()
-		if h.ops.Lock(soon) != nil {
-			return &wire.NodeError{Op: "extend", Name: h.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
-		}
-		ctx = soon
-	}
-	defer h.ops.Unlock()
-	h.expire(clock.Now())
-	asked := clock.Now()
-	count, d, err := h.extendsTo(s, d, all, asked)
-	if err != nil {
-		return err
-	}
-	if err := h.setCount(ctx, count, d); err != nil && !isLost(err) {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.over || !h.fate.live() {
-		return h.fate.whyGone(s) // a reader's Unlock, which does not wait for ops, is no loss
-	}
-	h.term.Move(asked, d)
-	s.short = false
-	return nil
-}
-
-// extendsTo returns the lease that an Extend to d asks for now, and the hold count to send with it. From
-// here on, no reader joins whose options forbid to rely on that lease.
-func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (count int, lease time.Duration, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.over || !h.fate.live() {
-		return 0, 0, h.fate.whyGone(s)
-	}
-	if err := h.tooLong(d); err != nil { // a reader may have joined
-		return 0, 0, err
-	}
-	if left := h.term.MayLast(now, MaxLease); d-clock.Margin(d) > left {
-		if all {
-			return 0, 0, fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
-		}
-		d = max(time.Millisecond, left+clock.Margin(left))
-	}
-	h.term.Asks(d, now)
-	return h.manner.counts(h), d, nil
-}
-
-// tooLong is the error of an Extend to a d that is longer than the restart guard waits, or than the
-// readers that share the hold may rely on. The caller holds h.mu.
-func (h *hold) tooLong(d time.Duration) error {
-	switch c := &h.k.cfg; {
-	case c.longest > 0 && d > c.longest:
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
-	case !h.cfg.trusts(d):
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
-			ErrInvalidOption, d, h.cfg.trust)
-	}
-	return nil
 }

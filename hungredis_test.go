@@ -245,7 +245,7 @@ func TestReadersCommandsFitTheirLease(t *testing.T) {
 				l, err := rw.RLock(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, tc.want, l.h.entry.Timeout)
-				if l.of.cfg.fixed > 0 {
+				if l.lock.cfg.fixed > 0 {
 					return // it is not renewed
 				}
 				lease := l.h.entry.Lease

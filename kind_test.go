@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -382,13 +383,19 @@ func TestASecondKind(t *testing.T) {
 	}
 }
 
-// TestHoldsAskTheirKindOnce: what a kind decides of its holds is their manner. It is chosen in one place, which alone asks whether
-// holds are shared, and nothing asks the manner which one it is. So too, one place writes what became of a hold.
+// TestHoldsAskTheirKindOnce: what a kind decides of its holds is their manner. One function chooses it, and one more asks what else
+// a kind can do, when a lock is made. Nothing else asks a kind for more than its name, nor a manner which one it is, and only the
+// manners' own files make one. So too, one place writes what became of a hold.
 func TestHoldsAskTheirKindOnce(t *testing.T) {
 	paths, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	asked := map[string]bool{"Shared": true}
+	for field := range reflect.TypeFor[wire.Kind]().Fields() {
+		asked[field.Name] = field.Name != "Name" && field.Name != "Nr"
+	}
 	files := token.NewFileSet()
-	var asks, askedBack, fates []token.Position
+	var asks, made []string
+	var askedBack, fates []token.Position
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -400,10 +407,20 @@ func TestHoldsAskTheirKindOnce(t *testing.T) {
 				*found = append(*found, files.Position(of.Pos()))
 			}
 		}
+		in := ""
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
+			case *ast.FuncDecl:
+				in = n.Name.Name
 			case *ast.SelectorExpr:
-				note(&asks, "Joint", n)
+				if asked[n.Sel.Name] && strings.EqualFold(nameOf(n.X), "kind") && path != "severally.go" {
+					asks = append(asks, in+" "+n.Sel.Name)
+				}
+			case *ast.CompositeLit:
+				switch of := nameOf(n.Type); of {
+				case "exclusively", "severally", "jointly", "singly":
+					made = append(made, in+" "+of)
+				}
 			case *ast.TypeAssertExpr:
 				note(&askedBack, "manner", n.X)
 			case *ast.BinaryExpr:
@@ -417,9 +434,21 @@ func TestHoldsAskTheirKindOnce(t *testing.T) {
 			return true
 		})
 	}
-	require.Len(t, asks, 1)
+	require.ElementsMatch(t, []string{"mannerOf Joint", "mannerOf Shared", "newLock Quorum", "newLock MinHold", "HandOver Moves"}, asks)
+	require.ElementsMatch(t, []string{"mannerOf jointly", "mannerOf severally", "mannerOf exclusively", "runs singly"}, made)
 	require.Empty(t, askedBack)
 	require.Len(t, fates, 1)
+}
+
+// nameOf is the name, or the last part of it, that an expression is.
+func nameOf(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.Ident:
+		return of.Name
+	case *ast.SelectorExpr:
+		return of.Sel.Name
+	}
+	return ""
 }
 
 // namesOfKind returns where a file names the mutex's kind, or what is the mutex's own.

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,13 +9,12 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/lazyctx"
 	"github.com/relock-go/relock/internal/node"
-	"github.com/relock-go/relock/internal/wire"
 )
 
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
 // methods may be called from any goroutine.
 type Lease struct {
-	of     *lock
+	lock   *lock
 	h      *hold
 	share  share         // of h
 	std    lazyctx.Ctx   // derives from the context that was given to Lock
@@ -62,7 +60,7 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 
 // begin makes l a lease of h, with a context that derives from ctx. It has no share of h yet.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
-	l.of, l.h, l.how, l.std.Parent = of, h, how, ctx
+	l.lock, l.h, l.how, l.std.Parent = of, h, how, ctx
 	if _, owes := ctx.(owing); owes {
 		l.share.owed = how != HowReentered // in whatever it re-enters, a caller has a share
 	}
@@ -129,17 +127,17 @@ func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline()
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.of.known) && !c.of.names.Kind.Permits && !c.lease().unlocked() {
+		if key.same(c.lock.known) && c.lock.carried() && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
 		if c.shown {
-			return c.Value(permitsKey{c.of.known})
-		} else if !c.of.names.Kind.Permits {
-			return c.Value(c.of.known)
+			return c.Value(permitsKey{c.lock.known})
+		} else if c.lock.carried() {
+			return c.Value(c.lock.known)
 		}
 	case permitsKey:
-		if c.shown && key.same(c.of.known) && !c.lease().unlocked() {
+		if c.shown && key.same(c.lock.known) && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case ownerKey:
@@ -274,45 +272,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.Lasted(max(l.share.since, l.of.cfg.minHold))
+		l.h.lasts.Lasted(max(l.share.since, l.lock.cfg.minHold))
 	}
-	err = l.h.named(l.h.k.outward(err))
+	err = l.h.named(l.h.k.explained(err))
 	l.unlockedWith(err)
 	return err
-}
-
-// Extend makes the lease last at least d from now in Redis, and for the caller d less the margin of
-// Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
-// moves the lease's end. Errors:
-//
-//   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, or is longer than WithRestartGuard
-//     waits, WithRedissonWatchdog allows or WithMaxHold leaves, and nothing changes; ErrNotHeld after
-//     Unlock.
-//   - ErrLost when the lock was lost, ErrClosed.
-//   - ErrUnavailable, in a *NodeError (on a quorum also a *QuorumError), if Redis did not answer within
-//     one command timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same
-//     hold. The lease then ends when it would have ended. The error is ErrNotAsked if ctx had ended
-//     before.
-//   - ErrRefused, in the same types, if no retry helps.
-func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	if l.zero() {
-		return ErrNotHeld
-	}
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := leaseInRange(d); err != nil {
-		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
-	}
-	if ctx.Err() != nil {
-		if _, _, err := l.h.trusted(&l.share); err != nil {
-			return err
-		}
-		return l.h.k.outward(l.of.refused(ctx, "extend"))
-	}
-	l.h.tally.Enter()
-	defer l.h.tally.End()
-	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
 }
 
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or
@@ -347,15 +311,7 @@ func (l *Lease) Name() string {
 	if l.zero() {
 		return ""
 	}
-	return l.of.names.Name
-}
-
-// held is Mutex.Held, for every kind.
-func (lk *lock) held(ctx context.Context) (*Lease, error) {
-	if err := lk.valid(ctx); err != nil {
-		return nil, err
-	}
-	return lk.enclosing(ctx).stillHeld()
+	return l.lock.names.Name
 }
 
 // stillHeld returns l, or why it is not held; nil is no lease.
@@ -367,22 +323,4 @@ func (l *Lease) stillHeld() (*Lease, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// fill lengthens a fixed lease that was granted for less than WithFixedLease says. It tries until that
-// succeeds or ctx ends; only one time if once is set. If it fails, the lock is given back.
-func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
-	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
-	for l.share.short {
-		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
-		if err == nil || isLost(err) {
-			return err
-		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			// The caller is told why it does not get the lock, not how it was given back.
-			lk.tally.Go(func() { _ = l.h.drop(ctx, l) })
-			return lk.explain(ctx, err, nil)
-		}
-	}
-	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A Locker is any lock of this package: a Mutex, an RWMutex for writing, or its Reader. Code that only
-// locks takes a Locker. It is no sync.Locker, which has no context and returns no error: see
+// A Locker is any lock of this package that gives one lease: a Mutex, an RWMutex for writing, its Reader,
+// Permits of a Semaphore, or an AnyLock. Code that only locks takes a Locker. It is no sync.Locker, which has no context and returns no error: see
 // Mutex.SyncLocker. It gains no method before the next major version, so a test may have one of its own.
 type Locker interface {
 	Name() string
@@ -20,6 +20,8 @@ var (
 	_ Locker = (*Mutex)(nil)
 	_ Locker = (*RWMutex)(nil)
 	_ Locker = (*Reader)(nil)
+	_ Locker = (*Permits)(nil)
+	_ Locker = (*AnyLock)(nil)
 )
 
 // SyncLocker returns the Mutex as a sync.Locker, for code that takes one. Its Lock waits as Mutex.Lock

@@ -216,7 +216,7 @@ func rights(t *testing.T, prefix string) [][]string {
 }
 
 // mutexOf is the Mutex that a lease is of.
-func mutexOf(l *Lease) *Mutex { return &Mutex{*l.of} }
+func mutexOf(l *Lease) *Mutex { return &Mutex{*l.lock} }
 
 // tapped returns a client over servers and where each has its faults.
 func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {

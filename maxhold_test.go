@@ -120,7 +120,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	}
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, now := begun(c), clock.Now()
-		_, _, err := l.h.take(l, now, ErrNotHeld)
+		_, _, err := l.h.takeBack(l, now, ErrNotHeld)
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.term.Until = late.Add(time.Minute) // it was renewed
@@ -144,7 +144,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			all.Go(func() { l.h.expire(late) })
 			all.Go(func() {
 				runtime.Gosched()
-				_, _, _ = l.h.take(l, now, ErrNotHeld)
+				_, _, _ = l.h.takeBack(l, now, ErrNotHeld)
 			})
 			all.Wait()
 			if l.unlocked() {

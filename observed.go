@@ -25,8 +25,8 @@ type call struct {
 	next   time.Duration   // when to tell EventWaiting again
 }
 
-// observed calls enter, and tells the observer the result.
-func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+// observed calls get, and tells the observer the result.
+func (lk *lock) observed(ctx context.Context, get func(seen *call) (*Lease, error)) (*Lease, error) {
 	lk.tally.Enter() // Close waits until the observer was told
 	defer lk.tally.End()
 	c := usedCalls.Get().(*call)
@@ -34,7 +34,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	if lk.cfg.fixed > 0 {
 		c.begins() // a fixed lease may need a second command; other calls are timed once they must wait
 	}
-	l, err := enter(c)
+	l, err := get(c)
 	if c.waits {
 		profile.Waited(ctx)
 	}
@@ -50,7 +50,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 		l.introduce(&e)
 		return l, nil
 	}
-	err = lk.outward(err)
+	err = lk.withRetryAfter(err)
 	e.Kind, e.Cause = EventAbandoned, err
 	lk.k.cfg.tell(e)
 	return nil, err
@@ -177,7 +177,7 @@ func (c *call) queued(heard error) {
 	e := c.lk.event(EventWaiting)
 	e.Context = c.ctx
 	if e.Wait = c.waitedAt(now); again {
-		e.Cause, c.next = c.lk.outward(heard), now+time.Minute
+		e.Cause, c.next = c.lk.withRetryAfter(heard), now+time.Minute
 	}
 	if !c.waits {
 		c.waits = true
@@ -191,15 +191,15 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	if l.h.k.cfg.observers == nil {
 		return
 	}
-	e := l.of.event(kind)
+	e := l.lock.event(kind)
 	e.Context, e.Lease = l.std.Parent, l.number
-	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), l.h.k.outward(cause)
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.lasted(), l.h.k.explained(cause)
 	l.h.k.cfg.tell(e)
 }
 
-// held returns how long the lease was held: as its share says if it was unlocked, until now if it was
-// lost. Only the goroutine that ended the lease calls held.
-func (l *Lease) held() time.Duration {
+// lasted returns how long the lease was held: as its share says if it was unlocked, until now if it was
+// lost. Only the goroutine that ended the lease calls lasted.
+func (l *Lease) lasted() time.Duration {
 	if l.share.over {
 		return l.share.since
 	}

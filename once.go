@@ -25,7 +25,7 @@ const MaxResult = 64 << 10
 //     lease was lost is made again, and one whose lock or result a failover lost. Let it be repeatable.
 //   - A result is left only while the run's own lease stands. A process that was stopped for longer than
 //     its lease overwrites nothing.
-//   - A function that calls Do of its own Once, without the context that it was given, waits for itself.
+//   - A function that calls Do of its own Once, without the context that it was given, waiting for itself.
 //
 // Over NewRedlock, under WithRestartGuard and under WithOwner its methods fail with errors.ErrUnsupported.
 // WithMinHold is refused; WithLinger, WithLocalHandoff and WithStrictOrder have no effect.
@@ -51,7 +51,7 @@ func OnceOf[T any](c *Client, name string, ttl time.Duration, opts ...Option) *O
 
 // Encoded returns the Once with another encoder. All processes have to use the same for a name.
 func (o *Once[T]) Encoded(marshal func(any) ([]byte, error), unmarshal func([]byte, any) error) *Once[T] {
-	is := &Once[T]{*o.of(), marshal, unmarshal}
+	is := &Once[T]{*o.base(), marshal, unmarshal}
 	if marshal == nil || unmarshal == nil {
 		is.err = cmp.Or(is.err, errNilFunc)
 	}
@@ -59,7 +59,7 @@ func (o *Once[T]) Encoded(marshal func(any) ([]byte, error), unmarshal func([]by
 }
 
 // Name returns the name of the Once, which is that of its Mutex.
-func (o *Once[T]) Name() string { return o.of().name() }
+func (o *Once[T]) Name() string { return o.base().name() }
 
 // Do returns the result that stands. If there is none, it runs fn under the lock, with the context of a
 // lease, and leaves the value for the others. Meanwhile they wait, until their contexts end or WithWait's
@@ -80,7 +80,7 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 	if fn == nil {
 		return value, false, errNilFunc
 	}
-	result, ran, err := o.of().do(ctx, func(ctx context.Context) (result []byte, err error) {
+	result, ran, err := o.base().do(ctx, func(ctx context.Context) (result []byte, err error) {
 		made, err := fn(ctx)
 		if err != nil {
 			return nil, err
@@ -107,16 +107,16 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 // nothing, as it may have begun with older data, and a Do that begins after Forget never returns an older
 // result. Forget fails as Mutex.State does; after ErrUnavailable it may come to pass, also late.
 func (o *Once[T]) Forget(ctx context.Context) error {
-	r := o.of()
+	r := o.base()
 	if err := r.begin(ctx, "forget result"); err != nil {
-		return r.outward(err)
+		return r.withRetryAfter(err)
 	}
 	defer r.tally.End()
-	return r.outward(r.keeper().Forget(ctx, r.names))
+	return r.withRetryAfter(r.keeper().Forget(ctx, r.names))
 }
 
-// of returns what a Once of every type embeds, that of a zero one for a nil one.
-func (o *Once[T]) of() *runs {
+// base returns what a Once of every type embeds, that of a zero one for a nil one.
+func (o *Once[T]) base() *runs {
 	if o == nil {
 		return new(runs)
 	}
@@ -129,11 +129,11 @@ type runs struct {
 	ttl time.Duration
 }
 
-// alone is the manner of a hold that one run has. It is never passed on in memory and does not linger, so
+// singly is the manner of a hold that one run has. It is never passed on in memory and does not linger, so
 // that each run has an entry of its own: by it Redis tells a run's late result from that of the next.
-type alone struct{ exclusively }
+type singly struct{ exclusively }
 
-func (alone) usesGate(*config) bool { return false }
+func (singly) usesGate(*config) bool { return false }
 
 func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
 	r := runs{c.Mutex(name, opts...).lock, ttl}
@@ -142,7 +142,7 @@ func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
 	}
 	cfg := *r.cfg
 	cfg.passes, cfg.linger = 1, 0
-	r.known, r.cfg = &known{k: r.k, names: r.names, manner: alone{}, tally: r.tally, lasts: r.lasts}, &cfg
+	r.known, r.cfg = &known{k: r.k, names: r.names, manner: singly{}, tally: r.tally, lasts: r.lasts}, &cfg
 	if r.k.cfg.nodes > 0 {
 		r.err = fmt.Errorf("%w: a Once over a quorum of nodes or under WithRestartGuard", wire.Unsupported)
 	} else if err := leaseInRange(ttl); err != nil {
@@ -164,16 +164,16 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 	began := time.Now()
 	soon, cancel := r.bounded(ctx, began)
 	defer cancel()
-	f, err := r.enter(ctx, soon)
+	f, err := r.board(ctx, soon)
 	if err != nil {
-		return "", false, r.outward(err)
+		return "", false, r.withRetryAfter(err)
 	} else if f.Found {
 		return f.Result, false, nil
 	}
 	defer f.Land()
 	failed := r.read(soon, f, false)
 	if f.Found || failed != nil && !wire.Transient(failed) { // while Redis is silent, Lock waits
-		return f.Result, false, r.outward(failed)
+		return f.Result, false, r.withRetryAfter(failed)
 	}
 	var lease *Lease
 	locked := func(ctx context.Context) (l *Lease, err error) {
@@ -197,12 +197,12 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 				err = lease.keptFor(true)
 			}
 			if err != nil {
-				return r.unheard(soon, r.outward(err), nil)
+				return r.unheard(soon, r.withRetryAfter(err), nil)
 			}
 			if ran = !f.Found; ran {
 				var made []byte
 				if made, err = run(ctx); err == nil {
-					err = r.outward(r.leave(ctx, f, string(made)))
+					err = r.withRetryAfter(r.keep(ctx, f, string(made)))
 				}
 			}
 			f.Land() // before the lock is given back
@@ -227,8 +227,8 @@ func (r *runs) bounded(ctx context.Context, began time.Time) (context.Context, c
 	return context.WithDeadlineCause(ctx, began.Add(r.cfg.wait), wire.ErrWaited)
 }
 
-// enter waits for the flight under way in this process, or begins one.
-func (r *runs) enter(ctx, soon context.Context) (*flight.Flight, error) {
+// board waits for the flight under way in this process, or begins one.
+func (r *runs) board(ctx, soon context.Context) (*flight.Flight, error) {
 	if err := r.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
@@ -262,8 +262,8 @@ func (r *runs) read(ctx context.Context, f *flight.Flight, again bool) (err erro
 	return err
 }
 
-// leave leaves the result of a run under the lease of ctx.
-func (r *runs) leave(ctx context.Context, f *flight.Flight, result string) error {
+// keep leaves the result of a run under the lease of ctx.
+func (r *runs) keep(ctx context.Context, f *flight.Flight, result string) error {
 	lease, err := r.held(ctx)
 	if err == nil {
 		err = r.begin(context.WithoutCancel(ctx), "keep result")

@@ -796,7 +796,7 @@ func TestOnceThatIsAlwaysLostTriesSeldom(t *testing.T) {
 				case e.Kind == EventAcquired:
 					_, err := other.Mutex("k").ForceUnlock(context.Background())
 					assert.NoError(t, err)
-					for told := time.Now(); c.Mutex("k").of().lasts.ours.Load() != nil && time.Since(told) < patience; {
+					for told := time.Now(); c.Mutex("k").base().lasts.ours.Load() != nil && time.Since(told) < patience; {
 						time.Sleep(time.Millisecond) // until the message has ended the hold
 					}
 				}

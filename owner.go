@@ -68,3 +68,12 @@ func detached(ctx context.Context) *ownerCtx {
 	}
 	return c
 }
+
+// ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
+func ownerOf(ctx context.Context) (string, error) {
+	c, _ := ctx.Value(ownerKey{}).(*ownerCtx)
+	if c == nil {
+		return "", nil
+	}
+	return c.owner, c.err
+}

@@ -33,8 +33,8 @@ var Pairs = wire.Add(&wire.Kind{
 type Pair struct{ lock }
 
 func (c *Client) Pair(name string, amount int, opts ...Option) *Pair {
-	p := &Pair{c.newLock(Pairs, name, opts)}
-	p.amount = amount
+	p := &Pair{newLock(c.core, Pairs, name, opts)}
+	p.amount = max(1, amount)
 	return p
 }
 
@@ -43,7 +43,7 @@ func (p *Pair) Lock(ctx context.Context) (*Lease, error) {
 }
 
 func (p *Pair) TryLock(ctx context.Context) (*Lease, error) {
-	return p.acquire(ctx, once)
+	return p.acquire(ctx, trying)
 }
 
 func (p *Pair) State(ctx context.Context) (State, error) { return p.inspect(ctx) }

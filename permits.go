@@ -8,8 +8,6 @@ type Permits struct {
 	k int
 }
 
-var _ Locker = (*Permits)(nil)
-
 // Permits returns k of the semaphore's permits as a lock. Its methods fail as Acquire of k does.
 func (s *Semaphore) Permits(k int) *Permits { return &Permits{s, k} }
 
@@ -17,10 +15,10 @@ func (s *Semaphore) Permits(k int) *Permits { return &Permits{s, k} }
 func (p *Permits) Name() string { return p.semaphore().Name() }
 
 // Lock is Semaphore.Acquire. Its lease has no token, and is not found by FromContext, unless Any took it.
-func (p *Permits) Lock(ctx context.Context) (*Lease, error) { return p.take(ctx, waiting) }
+func (p *Permits) Lock(ctx context.Context) (*Lease, error) { return p.lease(ctx, waiting) }
 
 // TryLock is Semaphore.TryAcquire.
-func (p *Permits) TryLock(ctx context.Context) (*Lease, error) { return p.take(ctx, once) }
+func (p *Permits) TryLock(ctx context.Context) (*Lease, error) { return p.lease(ctx, trying) }
 
 // Do runs fn while it holds the permits, as Mutex.Do runs it under a lock.
 func (p *Permits) Do(ctx context.Context, fn func(context.Context) error) error {
@@ -30,7 +28,7 @@ func (p *Permits) Do(ctx context.Context, fn func(context.Context) error) error 
 // Held returns the lease of permits of the semaphore that ctx carries, if Any took it, as Mutex.Held does.
 // Else it fails with ErrNotHeld: a context shows no other permits.
 func (p *Permits) Held(ctx context.Context) (*Lease, error) {
-	of := p.semaphore().of()
+	of := p.semaphore().base()
 	if err := of.valid(ctx); err != nil {
 		return nil, err
 	}
@@ -45,19 +43,19 @@ func (p *Permits) semaphore() *Semaphore {
 	return p.s
 }
 
-func (p *Permits) take(ctx context.Context, once bool) (*Lease, error) {
+func (p *Permits) lease(ctx context.Context, m mode) (*Lease, error) {
 	if p == nil {
 		return nil, errNoClient
 	}
-	return p.s.take(ctx, p.k, once)
+	return p.s.lease(ctx, p.k, m)
 }
 
-// of returns the lock of which k parts are taken, or one with an error.
-func (p *Permits) of() *lock {
+// base returns the lock of which k parts are taken, or one with an error.
+func (p *Permits) base() *lock {
 	if p == nil {
 		return nil
 	}
-	lk, err := p.s.part(p.k)
+	lk, err := p.s.taking(p.k)
 	if err != nil {
 		return &lock{err: err}
 	}

@@ -192,7 +192,7 @@ func TestReentryUnderALeaseThatIsOver(t *testing.T) {
 		require.Same(t, first.h, second.h, "passed on")
 		for _, waits := range []bool{true, false} {
 			inner := new(Lease)
-			inner.begin(t.Context(), m.of(), first.h, HowReentered)
+			inner.begin(t.Context(), m.base(), first.h, HowReentered)
 			require.Equal(t, ErrNotHeld, first.h.reenter(t.Context(), inner, &first.share, waits))
 		}
 		require.Equal(t, 1, second.Count())

@@ -41,7 +41,7 @@ type RWMutex struct{ write, read lock }
 // or an option that cannot work is reported by the first method called on it, with ErrInvalidName
 // or ErrInvalidOption.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	rw := &RWMutex{write: c.newLock(wire.Write, name, opts), read: c.newLock(wire.Read, name, opts)}
+	rw := &RWMutex{write: newLock(c.coreOrNil(), wire.Write, name, opts), read: newLock(c.coreOrNil(), wire.Read, name, opts)}
 	if r := &rw.read; r.err == nil {
 		r.cfg, r.err = r.cfg.ofReaders()
 	}
@@ -83,7 +83,7 @@ func WithRedissonWatchdog(d time.Duration) Option {
 }
 
 // Name returns the lock's name.
-func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
+func (rw *RWMutex) Name() string { return rw.base(wire.Write).name() }
 
 // Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer
 // has it. Under the context of a write lease it re-enters. Errors, beside those of Mutex.Lock:
@@ -98,7 +98,7 @@ func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
 // TryLock takes the lock for writing if no other owner holds it or waits for it, in one round trip.
 // Errors are those of Mutex.TryLock, and of Lock.
 func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.acquire(ctx, wire.Write, once)
+	return rw.acquire(ctx, wire.Write, trying)
 }
 
 // RLock takes the lock for reading, beside other readers. It waits, as Mutex.Lock does, while a
@@ -122,7 +122,7 @@ func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 // TryRLock takes the lock for reading if no writer holds it or waits for it, in one round trip, or
 // none beside a reader of this process. Errors are those of TryLock, except ErrUpgrade.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
-	return rw.acquire(ctx, wire.Read, once)
+	return rw.acquire(ctx, wire.Read, trying)
 }
 
 // Do runs fn under the lock for writing, as Mutex.Do does.
@@ -168,7 +168,7 @@ func (r *Reader) side() *RWMutex {
 
 // Held returns the lease of this lock that ctx carries, for reading or writing, as Mutex.Held does.
 func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
-	if l, err := rw.of(wire.Write).held(ctx); err != ErrNotHeld {
+	if l, err := rw.base(wire.Write).held(ctx); err != ErrNotHeld {
 		return l, err
 	}
 	return rw.read.held(ctx)
@@ -176,16 +176,16 @@ func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
 
 // State returns what Redis knows of the lock at this instant, as Mutex.State does. Its Readers
 // counts a process of relock's once, however many readers share its hold.
-func (rw *RWMutex) State(ctx context.Context) (State, error) { return rw.of(wire.Write).inspect(ctx) }
+func (rw *RWMutex) State(ctx context.Context) (State, error) { return rw.base(wire.Write).inspect(ctx) }
 
 // ForceUnlock frees the lock, whether a writer has it or readers, and hands it on, as
 // Mutex.ForceUnlock does. Redisson: forceUnlock of both sides.
 func (rw *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	return rw.of(wire.Write).force(ctx)
+	return rw.base(wire.Write).force(ctx)
 }
 
-// of returns a side of the lock, nil for a nil RWMutex.
-func (rw *RWMutex) of(kind *wire.Kind) *lock {
+// base returns a side of the lock, nil for a nil RWMutex.
+func (rw *RWMutex) base(kind *wire.Kind) *lock {
 	switch {
 	case rw == nil:
 		return nil
@@ -197,8 +197,8 @@ func (rw *RWMutex) of(kind *wire.Kind) *lock {
 
 // acquire takes the lock for reading or for writing. Under a write lease of the lock both re-enter
 // that lease. A context of WithOwner is refused: Redisson's read-write locks know no shared owners.
-func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Lease, error) {
-	lk := rw.of(kind)
+func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, m mode) (*Lease, error) {
+	lk := rw.base(kind)
 	if lk.valid(ctx) == nil {
 		if owner, err := ownerOf(ctx); owner != "" || err != nil {
 			return lk.refuses(ctx, cmp.Or(err, errOwned))
@@ -211,7 +211,7 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 			return lk.refuses(ctx, ErrUpgrade)
 		}
 	}
-	return lk.acquire(ctx, once)
+	return lk.acquire(ctx, m)
 }
 
 // refuses returns err for a call of the lock, and tells the observer.
@@ -241,7 +241,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	case l.h.entry.Names.Kind != wire.Write:
 		return nil, errNoWriter
 	}
-	lk := *l.of
+	lk := *l.lock
 	known, err := lk.k.knownAs(wire.Read, lk.names.Name)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	reader, err := lk.enterBeside(soon, l)
 	lost := false
 	if err == nil {
-		_, _, err = h.take(l, clock.Now(), ErrNotHeld)
+		_, _, err = h.takeBack(l, clock.Now(), ErrNotHeld)
 		lost = err != nil
 	}
 	h.ops.Unlock()
@@ -305,7 +305,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	}
 	reader, err := lk.startFirst(l.std.Parent, c, g, false, HowReentered)
 	if err == nil && lk.cfg.fixed > 0 {
-		if err = lk.fill(ctx, reader, true); isLost(err) {
+		if err = lk.fill(ctx, reader, trying); isLost(err) {
 			l.h.Doubt() // the writer may have lost the lock too
 		}
 	}

@@ -142,7 +142,7 @@ func TestPollerThatGivesUpWakesThoseItKeptOut(t *testing.T) {
 	go call(ctx, func(ctx context.Context) error { _, err := rw(b).Lock(ctx); return err })
 	waits("relock_writers:{k}")
 	reader := inLine(t, s, rw(c).RLock, 1, 1)
-	settledOn(t, c, rw(c).of(wire.Read).names.Unlock)
+	settledOn(t, c, rw(c).base(wire.Read).names.Unlock)
 	cancel()
 	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
 	unlocked(t, within(t, reader), held)

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/relock-go/relock/internal/claim"
-	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -40,9 +37,6 @@ type Semaphore struct{ lock }
 // MaxPermits is the most permits that one Acquire takes.
 const MaxPermits = 128
 
-// maxSize is the most permits that a semaphore has.
-const maxSize = 1_000_000
-
 // Semaphore returns the semaphore named name, with the client's options changed by opts. It has n
 // permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
 // first client that finds no number there, and forgets it once the semaphore was not used for the time of
@@ -51,22 +45,15 @@ const maxSize = 1_000_000
 // the name. A name, a number or an option that cannot work is reported by the first method called on the
 // Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
-	if s.size = n; s.err == nil {
+	s := &Semaphore{newLock(c.coreOrNil(), wire.Semaphore, name, opts)}
+	if s.size, s.amount = n, 1; s.err == nil {
 		s.err = sizeInRange(n)
 	}
 	return s
 }
 
-func sizeInRange(n int) error {
-	if n < 1 || n > maxSize {
-		return fmt.Errorf("%w: %d permits; a semaphore has 1 to %d", ErrInvalidOption, n, maxSize)
-	}
-	return nil
-}
-
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.of().name() }
+func (s *Semaphore) Name() string { return s.base().name() }
 
 // Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
 // WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
@@ -85,78 +72,55 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permit, error) {
 // (WithLinger), of Acquires of another k, are in the way: they are given back before it is refused. Errors
 // are those of Acquire and TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
-	return s.acquire(ctx, k, once)
+	return s.acquire(ctx, k, trying)
 }
 
 // Do runs fn while it holds one permit, as Mutex.Do runs it under a lock.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.take(ctx, 1, waiting) }, fn)
+	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.lease(ctx, 1, waiting) }, fn)
 }
 
-// of returns what every kind of lock embeds, nil for a nil Semaphore.
-func (s *Semaphore) of() *lock {
+// base returns what every kind of lock embeds, nil for a nil Semaphore.
+func (s *Semaphore) base() *lock {
 	if s == nil {
 		return nil
 	}
 	return &s.lock
 }
 
-// acquire is Acquire or, once, TryAcquire.
-func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, error) {
-	l, err := s.take(ctx, k, once)
+// acquire is Acquire or TryAcquire.
+func (s *Semaphore) acquire(ctx context.Context, k int, m mode) (*Permit, error) {
+	l, err := s.lease(ctx, k, m)
 	if err != nil {
 		return nil, err
 	}
 	return &Permit{l}, nil
 }
 
-// take takes k permits, as one lease.
-func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) {
-	if err := s.of().valid(ctx); err != nil {
+// lease takes k permits.
+func (s *Semaphore) lease(ctx context.Context, k int, m mode) (*Lease, error) {
+	if err := s.base().valid(ctx); err != nil {
 		return nil, err
 	}
 	if owner, err := ownerOf(ctx); owner != "" || err != nil {
 		return nil, cmp.Or(err, errOwnedPermit)
 	}
-	lk, err := s.part(k)
+	lk, err := s.taking(k)
 	if err != nil {
 		return nil, err
 	}
-	l, err := lk.acquire(ctx, once)
+	l, err := lk.acquire(ctx, m)
 	if err == nil || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrTooMany) { // Redis has answered
 		lk.compare()
 	}
 	return l, err
 }
 
-// compare warns in the log, once for a name that the client knows, if Redis keeps another number of permits
-// than the caller says. It asks in the background. What this client has told Redis itself is not compared.
-func (lk *lock) compare() {
-	if lk.k.cfg.logged == nil || lk.pool.compared.Swap(true) {
-		return
-	}
-	lk.tally.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lk.cfg.commandTimeout)
-		defer cancel()
-		st, err := lk.k.arbiter.Inspect(ctx, lk.names)
-		switch {
-		case err != nil && wire.Transient(err), err == nil && st.Permits == 0: // there was none by then
-			lk.pool.compared.Store(false)
-		case err == nil && st.Permits != lk.size:
-			why := fmt.Errorf("it has %d in Redis, and this process says %d; only SetPermits changes it", st.Permits, lk.size)
-			lk.k.cfg.logged.Tell(eventlog.Record{
-				Rank: eventlog.Alarm, Name: "number", Alarm: "a semaphore has another number of permits", Topic: why,
-				Lock: lk.names.Name, LockKind: lk.names.Kind.Name, Cause: why,
-			})
-		}
-	})
-}
-
-// part returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
-func (s *Semaphore) part(k int) (*lock, error) {
+// taking returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
+func (s *Semaphore) taking(k int) (*lock, error) {
 	switch {
 	case s == nil || s.valid(context.Background()) != nil:
-		return s.of(), nil
+		return s.base(), nil
 	case k < 1 || k > MaxPermits:
 		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, MaxPermits)
 	case k > s.size:
@@ -169,36 +133,11 @@ func (s *Semaphore) part(k int) (*lock, error) {
 	return &own, nil
 }
 
-// tellSize tells Redis how many permits there are, for a caller that found no number there, for as many
-// times before as found says. If the caller waits, tellSize goes on until Redis answers or the client is
-// closed.
-func (lk *lock) tellSize(ctx context.Context, once bool, found int) error {
-	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
-	for range min(found, 8) { // a number that is lost again and again is told ever more seldom
-		pause.Next()
-	}
-	if found > 0 {
-		clock.Sleep(ctx, pause.Next())
-	}
-	for {
-		err := lk.resize(ctx, lk.size, false)
-		if err == nil {
-			return nil
-		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			return lk.explain(ctx, err, nil)
-		}
-		if lk.k.isClosed() {
-			return ErrClosed
-		}
-	}
-}
-
 // State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how
 // many there are, Free how many of them are free, Count how many are held. Holder is the holder whose
 // lease ends next, and TTL is what is left of that lease.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
-	st, err := s.of().inspect(ctx)
+	st, err := s.base().inspect(ctx)
 	st.Free = st.Permits - st.Count
 	return st, err
 }
@@ -212,27 +151,18 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	if err := sizeInRange(n); err != nil {
 		return err
 	}
-	lk := s.of()
+	lk := s.base()
 	if err := lk.begin(ctx, "resize"); err != nil {
 		return outward(err)
 	}
 	defer lk.tally.End()
-	return lk.k.outward(lk.resize(ctx, n, true))
-}
-
-// resize tells Redis how many permits there are, unless it keeps a number and anew is not set.
-func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
-	told, err := lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
-	if told {
-		lk.pool.compared.Store(true)
-	}
-	return err
+	return lk.k.explained(lk.resize(ctx, n, true))
 }
 
 // ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false
 // when none was held, and fails as State does. relock's holders are told as ForceUnlock tells a holder;
 // Redisson's are not. Until then they work on beside the new holders.
-func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.of().force(ctx) }
+func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.base().force(ctx) }
 
 // A Permit is what a caller of Acquire holds, until Release: as many permits as it asked for. Its
 // methods may be called from any goroutine.

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/pool"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -626,7 +627,7 @@ func TestPermitsLinger(t *testing.T) {
 	require.NoError(t, err)
 	released(t, p)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
-	require.Empty(t, sem.pool.idle)
+	require.Zero(t, sem.pool.Len())
 }
 
 // Idle permits of this process do not keep its own TryAcquire of more out, nor a TryLock of several. If Redis has enough beside
@@ -638,11 +639,11 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 	for _, few := range []int{2, 4} {
 		idle := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
 		released(t, idle...)
-		require.Len(t, sem.pool.idle, 2)
+		require.Equal(t, 2, sem.pool.Len())
 		most := sem.holds(t, few)
-		require.Len(t, sem.pool.idle, 4-few)
+		require.Equal(t, 4-few, sem.pool.Len())
 		released(t, most)
-		sem.pool.requireEmpties(t)
+		sem.requireEmpties(t)
 		requireAllFree(t, s, 4)
 	}
 	for name, try := range map[string]func() (func(context.Context) error, error){
@@ -659,7 +660,7 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 		unlock, err := try()
 		require.NoError(t, err, name)
 		require.NoError(t, unlock(t.Context()))
-		sem.pool.requireEmpties(t)
+		sem.requireEmpties(t)
 	}
 	released(t, sem.holds(t, 1))
 	other := newClient(t, s.Client()).Semaphore("k", 4).holds(t, 3)
@@ -676,7 +677,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	rdb := faulty(s)
 	c := newClient(t, rdb, WithLinger(time.Hour), WithCommandTimeout(10*time.Second))
 	sem := c.Semaphore("k", 2)
-	for len(sem.pool.idle) == 0 { // until messages are heard
+	for sem.pool.Len() == 0 { // until messages are heard
 		released(t, sem.holds(t, 1))
 	}
 	rdb.Filter(faults.All(faults.Script("release"), faults.Refuse("READONLY no writes here")))
@@ -692,9 +693,9 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 }
 
 // requireEmpties has the idle holds end.
-func (p *pool) requireEmpties(t *testing.T) {
+func (s *Semaphore) requireEmpties(t *testing.T) {
 	t.Helper()
-	for h := p.take(anyAmount); h != nil; h = p.take(anyAmount) {
+	for h := s.pool.Take(pool.Any); h != nil; h = s.pool.Take(pool.Any) {
 		h.mu.Lock()
 		require.NoError(t, h.end(t.Context(), nil, toRedis))
 	}
@@ -772,7 +773,7 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
 	released(t, other.Semaphore("k", 2).holds(t, 1))
 	released(t, sem.holds(t, 1))
-	require.Eventually(t, func() bool { return !sem.pool.compared.Load() }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return !sem.compared.Load() }, patience, time.Millisecond)
 	require.Empty(t, lines.with("another number"))
 	rdb.Filter(nil)
 	released(t, sem.holds(t, 1))

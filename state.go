@@ -114,7 +114,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 // returns. It fails with ErrUnavailable, in a *NodeError (*QuorumError on a quorum), if Redis does not
 // answer, or is not asked because ctx had ended before; with ErrRefused if no retry helps; with
 // ErrClosed or ErrMisuse as Lock does.
-func (m *Mutex) State(ctx context.Context) (State, error) { return m.of().inspect(ctx) }
+func (m *Mutex) State(ctx context.Context) (State, error) { return m.base().inspect(ctx) }
 
 // inspect is Mutex.State, for every kind.
 func (lk *lock) inspect(ctx context.Context) (State, error) {
@@ -124,7 +124,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	defer lk.tally.End()
 	st, err := lk.k.arbiter.Inspect(ctx, lk.names)
 	if err != nil {
-		return State{}, lk.k.outward(err)
+		return State{}, lk.k.explained(err)
 	}
 	return State{
 		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, Permits: st.Permits, TTL: st.TTL, Waiters: st.Waiters,
@@ -138,7 +138,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 // channels. Until then it believes that it holds the lock, so exclusion rests on the fencing token.
 // On a quorum it fails unless a quorum of nodes has freed the lock. After a failure some nodes may
 // be free. Redisson: RLock.forceUnlock.
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.of().force(ctx) }
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.base().force(ctx) }
 
 // force is Mutex.ForceUnlock, for every kind.
 func (lk *lock) force(ctx context.Context) (bool, error) {
@@ -147,5 +147,5 @@ func (lk *lock) force(ctx context.Context) (bool, error) {
 	}
 	defer lk.tally.End()
 	freed, err := lk.k.arbiter.Force(ctx, lk.names)
-	return freed, lk.k.outward(err)
+	return freed, lk.k.explained(err)
 }

@@ -90,13 +90,6 @@ func (h *hold) Wanted(sure bool) {
 	}
 }
 
-// next is when the watchdog has to look again. The caller holds h.mu.
-func (h *hold) next(now clock.Stamp) watchdog.Look {
-	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.lingersFor(), now), now)
-	renewal := h.term.RenewalAt(now, h.count.Unsure())
-	return watchdog.Look{At: clock.Sooner(renewal, end, now), Renews: renewal.Until(now) <= end.Until(now)}
-}
-
 // Tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
 func (h *hold) Tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 	if h.expire(clock.Now()) {

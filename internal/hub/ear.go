@@ -122,7 +122,7 @@ func (e *Ear) Listen() {
 // Granted notes that the entry was granted its lock, and returns how many of the grant's tokens may
 // be used in a row.
 func (e *Ear) Granted(given wire.Tokens) int {
-	passes := given.Among(e.entry.Block)
+	passes := given.Among(e.entry.Asks())
 	e.phase.Store(earHolds)
 	h, sub := e.hub, e.sub
 	if sub == nil && h.settled.Load() {

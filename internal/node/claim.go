@@ -73,7 +73,7 @@ func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 // tokens stays.
 func (b *Belief) take(t wire.Tokens, e *wire.Entry, sent clock.Stamp) {
 	if b.Number != t.First {
-		b.Count = t.Among(e.Block)
+		b.Count = t.Among(e.Asks())
 	}
 	b.Number, b.Sent = t.First, sent
 }

@@ -77,15 +77,15 @@ func (r renewed) Of() *wire.Entry { return r.entry }
 // number of a mutex's leases, whose blocks are tokens, goes as one.
 func TestRenewalsArePartedByWeight(t *testing.T) {
 	for name, of := range map[string]struct {
-		kind          *wire.Kind
-		block, leases int
-		commands      int
+		kind             *wire.Kind
+		block, amount    int
+		leases, commands int
 	}{
-		"mutexes":           {wire.Mutex, 8192, 200, 1},
-		"two of 128":        {wire.Semaphore, 128, 200, 100},
-		"five of 50":        {wire.Semaphore, 50, 200, 40},
-		"one permit each":   {wire.Semaphore, 1, 200, 1},
-		"more than the cap": {wire.Semaphore, wire.MaxWeight + 1, 3, 3},
+		"mutexes":           {wire.Mutex, 8192, 0, 200, 1},
+		"two of 128":        {wire.Semaphore, 0, 128, 200, 100},
+		"five of 50":        {wire.Semaphore, 0, 50, 200, 40},
+		"one permit each":   {wire.Semaphore, 0, 1, 200, 1},
+		"more than the cap": {wire.Semaphore, 0, wire.MaxWeight + 1, 3, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRenewalsArePartedByWeight(t *testing.T) {
 					names, err := of.kind.Names("", "k")
 					require.NoError(t, err)
 					e := entryOf(t, "k", i, time.Minute)
-					e.Names, e.Block = names, of.block
+					e.Names, e.Block, e.Amount = names, of.block, of.amount
 					batch[i] = wire.Renewal{Claim: renewed{e}, Lease: time.Minute}
 				}
 				n.Renew(t.Context(), batch, func(_ int, r wire.Result, err error) {

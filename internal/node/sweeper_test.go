@@ -408,7 +408,7 @@ func TestSweepsArePartedByWeight(t *testing.T) {
 		for i := range all {
 			c := new(Claim)
 			e := entryOf(t, "k", i, time.Minute)
-			e.Names, e.Block = names, 128
+			e.Names, e.Amount = names, 128
 			c.Start(n, e, clock.NewSignal())
 			c.Enter()
 			n.sweeper.sweep(c, false)

@@ -69,7 +69,7 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 
 // asks appends the arguments of acquire to args. known says that they do not ask for rights.
 func (r *Redis) asks(args []string, way Route, e *Entry, ticket, over string) (_ []string, known bool) {
-	args = append(args, MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
+	args = append(args, MS(e.Lease), lastBlock.text(int64(e.Asks())), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
 	return r.vetted.ask(args, way, e)
 }
 

@@ -30,12 +30,12 @@ func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, ne
 
 // releaseArgs returns the arguments of release; those for next are "" if next is nil.
 func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [10]string {
-	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Block)), e.Owner, "", "", "", "", way.Inbox, way.Publish}
+	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Asks())), e.Owner, "", "", "", "", way.Inbox, way.Publish}
 	if !turns {
 		args[4] = "0"
 	}
 	if next != nil {
-		args[5], args[6], args[7] = next.ID, MS(next.Lease), strconv.Itoa(next.Block)
+		args[5], args[6], args[7] = next.ID, MS(next.Lease), strconv.Itoa(next.Asks())
 	}
 	return args
 }

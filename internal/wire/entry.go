@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"crypto/sha1"
 	"encoding/binary"
@@ -18,26 +19,21 @@ type Entry struct {
 	Owner   string // the id given to WithOwner, whose field stands beside it; "" for none
 	Past    bool   // it asks past its gate: a holder of its own process does not see it wait there
 	Lease   time.Duration
-	Block   int           // fencing tokens that a grant reserves; of a kind that several may hold, how much it takes
+	Block   int           // fencing tokens that a grant reserves
+	Amount  int           // how much it takes of a lock that is there several times; 0 of any other
 	Timeout time.Duration // of one command about it
 }
 
 // Gate returns the name of the entry's gate in this process.
-func (e *Entry) Gate() string {
-	if e.Names.Kind.Shared() {
-		return e.Names.Gate(e.Block)
-	}
-	return e.Names.Gate(1)
-}
+func (e *Entry) Gate() string { return e.Names.Gate(e.Amount) }
 
 // Weight is how much work a command that keeps or ends the entry makes for Redis, among entries of its
-// kind: as much as it takes of a lock that several may hold.
-func (e *Entry) Weight() int {
-	if e.Names.Kind.Shared() {
-		return max(1, e.Block)
-	}
-	return 1
-}
+// kind.
+func (e *Entry) Weight() int { return max(1, e.Amount) }
+
+// Asks is what scripts are told that a grant takes: so much of the lock or, where entries have no amounts,
+// so many fencing tokens.
+func (e *Entry) Asks() int { return cmp.Or(e.Amount, e.Block) }
 
 // SharersCode is the message on an unlock channel that tells the waiters of an owner that they may
 // enter: a number that stands for the owner, and is neither 0 nor 1. Redisson ignores all others.

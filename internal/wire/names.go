@@ -40,7 +40,7 @@ type Names struct {
 	keys   []string  // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
-// Gate returns the lock's name at this process's gate, for entries that take so much of it. No lock of
+// Gate returns the lock's name at this process's gate, for entries of that amount, 0 or more. No lock of
 // another kind has the same. Entries of different amounts have different gates: what one of them hands to
 // the next must be what the next wants. The amount stands in front, since a lock's name may end in any way.
 func (n *Names) Gate(amount int) string {

@@ -1,12 +1,9 @@
 package relock
 
 import (
-	"slices"
-	"sync"
-	"sync/atomic"
-
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/pool"
 )
 
 // severally is the manner of a lock that several owners may hold at once, each with a hold of its own.
@@ -17,6 +14,17 @@ import (
 type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
+
+// carried is false for permits: an Acquire under their context takes more.
+func (severally) carried(n *known) bool { return !n.names.Kind.Permits }
+
+// reserved is what the entry asks for, where there are no tokens that could be used up.
+func (severally) reserved(n *known, c *config, tokens int) int {
+	if n.names.Kind.Permits {
+		return c.block()
+	}
+	return tokens
+}
 
 // nextToken is 0 for permits: their holders have no order.
 func (s severally) nextToken(h *hold) int64 {
@@ -41,7 +49,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 		return false
 	}
 	h.layDown()
-	h.pool.add(h)
+	h.pool.Add(h, h.entry.Amount)
 	h.k.watchdog.Schedule(h, h.next(now), now)
 	return true
 }
@@ -50,23 +58,23 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 // one that comes first. It returns false if none waits there.
 func (severally) passBeside(h *hold, now clock.Stamp) bool {
 	if now.Since(h.term.Began()) <= gate.Soon {
-		return h.k.gates.OfferBeside(h.gate, held{h}, now.Mono())
+		return h.k.gates.OfferBeside(h.gate, h, now.Mono())
 	}
-	return h.k.gates.PassBeside(h.gate, held{h})
+	return h.k.gates.PassBeside(h.gate, h)
 }
 
 // withdraw takes an idle hold out of the pool.
 func (severally) withdraw(h *hold) {
 	if h.rest.Idle {
-		h.pool.remove(h)
+		h.pool.Remove(h)
 	}
 }
 
 // atHand returns an idle hold of that amount for a caller, nil if there is none.
 func (s severally) atHand(n *known, amount int) *hold {
 	for {
-		h := n.pool.take(amount)
-		if h == nil || s.resume(h, clock.Now()) {
+		h := n.pool.Take(amount)
+		if h == nil || h.resume(clock.Now()) {
 			return h
 		}
 	}
@@ -74,55 +82,10 @@ func (s severally) atHand(n *known, amount int) *hold {
 
 // spare picks up all idle holds, for a caller that asks Redis for another amount.
 func (s severally) spare(n *known) (spare []*hold) {
-	for h := n.pool.take(anyAmount); h != nil; h = n.pool.take(anyAmount) {
-		if s.resume(h, clock.Now()) {
+	for h := n.pool.Take(pool.Any); h != nil; h = n.pool.Take(pool.Any) {
+		if h.resume(clock.Now()) {
 			spare = append(spare, h)
 		}
 	}
 	return spare
-}
-
-// pool has the idle holds of a lock that several may hold. They lie beside the gate, at which another
-// goroutine may wait.
-type pool struct {
-	mu   sync.Mutex // guards idle; locked last
-	idle []*hold    // each is idle, or was until a moment ago; the one that was used last is at the end
-
-	compared atomic.Bool // how much there is of the lock was compared with what the program says
-}
-
-func (p *pool) add(h *hold) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, h)
-}
-
-func (p *pool) remove(h *hold) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = slices.DeleteFunc(p.idle, func(other *hold) bool { return other == h })
-}
-
-// anyAmount stands for holds of any amount.
-const anyAmount = 0
-
-// take removes and returns the hold of that amount which was used last, nil if there is none.
-func (p *pool) take(amount int) *hold {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, h := range slices.Backward(p.idle) {
-		if amount == anyAmount || h.entry.Block == amount {
-			p.idle = slices.Delete(p.idle, i, i+1)
-			return h
-		}
-	}
-	return nil
-}
-
-// hasOther reports whether there are holds of another amount, and none of that one.
-func (p *pool) hasOther(amount int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	of := func(h *hold) bool { return h.entry.Block == amount }
-	return len(p.idle) > 0 && !slices.ContainsFunc(p.idle, of)
 }

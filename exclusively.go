@@ -15,19 +15,23 @@ import (
 // hold meanwhile.
 type exclusively struct{}
 
-func (exclusively) usesGate(*config) bool    { return true }
-func (exclusively) keepsGate() bool          { return true }
-func (exclusively) lingers(c *config) bool   { return c.lingers() }
-func (exclusively) begun(*hold)              {}
-func (exclusively) atHand(*known, int) *hold { return nil }
-func (exclusively) spare(*known) []*hold     { return nil }
-func (exclusively) nextToken(h *hold) int64  { return h.block.Take() }
+func (exclusively) usesGate(*config) bool                        { return true }
+func (exclusively) keepsGate() bool                              { return true }
+func (exclusively) lingers(c *config) bool                       { return c.lingers() }
+func (exclusively) carried(*known) bool                          { return true }
+func (exclusively) asks(c *config) int                           { return c.block() }
+func (exclusively) begun(*hold)                                  {}
+func (exclusively) atHand(*known, int) *hold                     { return nil }
+func (exclusively) spare(*known) []*hold                         { return nil }
+func (exclusively) joinable(*hold, clock.Stamp) bool             { return false }
+func (exclusively) reserved(_ *known, _ *config, tokens int) int { return tokens }
+func (exclusively) nextToken(h *hold) int64                      { return h.block.Take() }
 
 // counts is at least one: a hold that is being passed on has no share.
 func (exclusively) counts(h *hold) int { return max(1, len(h.shares.all)) }
 
-func (exclusively) enter(ctx context.Context, h *hold, b bearer, outer *share) error {
-	return h.reenterOnce(ctx, b, outer)
+func (exclusively) admit(ctx context.Context, h *hold, b bearer, outer *share) error {
+	return h.recount(ctx, b, outer)
 }
 
 func (exclusively) observed(h *hold, number uint64) (before uint64) {
@@ -55,11 +59,11 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	// With two readings, a lease could end in between, and its Unlock would succeed.
 	now := clock.Now()
 	h.expire(now)
-	count, outlasts, err := h.take(b, now, ErrNotHeld)
+	count, outlasts, err := h.takeBack(b, now, ErrNotHeld)
 	switch {
 	case (count > 0 || outlasts) && !busy:
 		defer h.ops.Unlock()
-		return h.leave(ctx, count)
+		return h.lowerCount(ctx, count)
 	case outlasts:
 		return &wire.NodeError{Op: "set count", Name: h.names.Name, Err: wire.ErrNoAnswer}
 	case count > 0:
@@ -99,7 +103,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	key, soon := h.gate, !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	switch {
 	case lingers && h.mayLinger():
-		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
+		if h.k.gates.LayDown(key, h, idle{h}, soon, now.Mono()) {
 			h.layDown()
 			if h.lookAt.IsZero() { // the waiters had left before the grant, so start was never called
 				due := h.next(now)
@@ -109,9 +113,9 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 		}
 		return true
 	case soon:
-		return h.k.gates.Offer(key, held{h}, now.Mono())
+		return h.k.gates.Offer(key, h, now.Mono())
 	}
-	return h.k.gates.Pass(key, held{h})
+	return h.k.gates.Pass(key, h)
 }
 
 // mayPass reports whether a hold that may not linger may be passed on, within the bounds that keep other
@@ -159,22 +163,4 @@ func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
 		h.k.gates.Withdraw(h.gate, idle{h})
 	}
-}
-
-// resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
-// if the hold is over, or may not be used any longer and ends here: then the caller has to ask Redis.
-func (x exclusively) resume(h *hold, now clock.Stamp) bool {
-	h.mu.Lock()
-	switch {
-	case !h.rest.Idle: // over
-		h.mu.Unlock()
-		return false
-	case x.mayRest(h, now) && !h.term.Doubted():
-		h.pickUp()
-		h.atGate = h.manner.keepsGate()
-		h.mu.Unlock()
-		return true
-	}
-	_ = h.end(context.Background(), nil, toSweeper)
-	return false
 }

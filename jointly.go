@@ -25,13 +25,16 @@ type jointly struct{}
 // usesGate is false for leases with an end of their own, and where locks are not passed on in memory.
 func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
 
-func (jointly) keepsGate() bool                        { return true }
-func (jointly) lingers(*config) bool                   { return true }
-func (jointly) atHand(*known, int) *hold               { return nil }
-func (jointly) spare(*known) []*hold                   { return nil }
-func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
-func (jointly) counts(*hold) int                       { return 1 }
-func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // leases overlap: none comes before another
+func (jointly) keepsGate() bool                              { return true }
+func (jointly) lingers(*config) bool                         { return true }
+func (jointly) carried(*known) bool                          { return true }
+func (jointly) asks(*config) int                             { return 1 } // its hold is not passed on in memory
+func (jointly) reserved(_ *known, _ *config, tokens int) int { return tokens }
+func (jointly) atHand(*known, int) *hold                     { return nil }
+func (jointly) spare(*known) []*hold                         { return nil }
+func (jointly) nextToken(h *hold) int64                      { return h.block.Next() }
+func (jointly) counts(*hold) int                             { return 1 }
+func (jointly) observed(*hold, uint64) (before uint64)       { return 0 } // leases overlap: none comes before another
 
 // begun lets in the goroutines that wait behind the hold's first lease and, if the hold may be joined,
 // those that come later.
@@ -64,9 +67,9 @@ func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
 	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
-// enter gives b a share of the hold inside outer. No command is needed. A writer that waits is no
+// admit gives b a share of the hold inside outer. No command is needed. A writer that waits is no
 // obstacle, since the hold keeps it out already.
-func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
+func (jointly) admit(_ context.Context, h *hold, b bearer, outer *share) error {
 	h.expire(clock.Now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +84,7 @@ func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
 func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
 	now := clock.Now()
 	h.expire(now)
-	if count, _, err := h.take(b, now, ErrNotHeld); count > 0 || err != nil {
+	if count, _, err := h.takeBack(b, now, ErrNotHeld); count > 0 || err != nil {
 		return err
 	}
 	return h.finish(ctx, now, toNext)
