@@ -142,7 +142,8 @@ func leastWait(parts []part) (least time.Duration) {
 // visit goes through a lock's gate, without waiting. busy says that all are wanted, and another
 // goroutine of this process is at the gate.
 func (g *gathering) visit(lk *lock) (busy bool, err error) {
-	l, c, atGate, err := lk.enter(g.parent(), g.ctx, trying, nil)
+	a := attempt{lock: lk, ctx: g.parent(), wctx: g.ctx, mode: trying}
+	l, c, atGate, err := a.enter()
 	switch {
 	case err != nil:
 		return false, err

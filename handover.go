@@ -100,47 +100,42 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 //   - errors.ErrUnsupported over a quorum and under WithRestartGuard.
 func (m *Mutex) TakeOver(ctx context.Context, handle string) (*Lease, error) {
 	lk := m.base()
-	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.takeOver(ctx, handle, seen) })
+	return lk.run(ctx, func(seen *call) (*Lease, error) {
+		a := attempt{lock: lk, ctx: ctx, wctx: ctx, seen: seen}
+		return a.takeOver(handle)
+	})
 }
 
-func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease, error) {
-	if err := lk.begin(ctx, "take over"); err != nil {
+func (a *attempt) takeOver(handle string) (*Lease, error) {
+	if err := a.begin(a.ctx, "take over"); err != nil {
 		return nil, err
 	}
-	defer lk.tally.End()
-	owner, err := ownerOf(ctx)
+	defer a.tally.End()
+	defer a.bound()()
+	owner, err := ownerOf(a.ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case owner != "":
 		return nil, errOwnersStay
 	}
-	wctx := ctx
-	if lk.cfg.wait > 0 {
-		var cancel context.CancelFunc
-		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, wire.ErrWaited)
-		defer cancel()
-	}
-	c, movable := lk.newClaim("").(claim.Movable)
+	c, movable := a.newClaim("").(claim.Movable)
 	if !movable {
 		return nil, errStays
 	}
-	if err := wire.ValidHandle(handle, lk.names); err != nil {
+	if err := wire.ValidHandle(handle, a.names); err != nil {
 		return nil, err
 	}
-	seen.begins()
-	g, err := c.TakeOver(wctx, wire.HandleField(handle))
+	a.seen.begins()
+	g, err := c.TakeOver(a.wctx, wire.HandleField(handle))
 	if err != nil {
 		return nil, err
 	}
-	l, err := lk.startFirst(ctx, c, g, false, HowRemote)
-	if err == nil && lk.cfg.fixed > 0 {
-		err = lk.fill(wctx, l, waiting)
+	l, err := a.startFirst(a.ctx, c, g, false, HowRemote)
+	if err == nil && a.cfg.fixed > 0 {
+		err = a.fill(a.wctx, l, a.mode)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, err
 }
 
 var (

@@ -119,7 +119,8 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		cancel()
 		resume := r.hang()
 		began := time.Now()
-		_, err := m.accept(ctx, ctx, h, HowLocal, clock.Now())
+		a := attempt{lock: &m.lock, ctx: ctx, wctx: ctx}
+		_, err := a.accept(h, HowLocal, clock.Now())
 		require.ErrorIs(t, outward(err), context.Canceled)
 		require.Zero(t, time.Since(began))
 		resume()

@@ -24,12 +24,6 @@ type Lease struct {
 	number uint64 // for observers
 }
 
-// firstLease is a hold with its first lease: both in one piece of memory.
-type firstLease struct {
-	hold  hold
-	lease Lease
-}
-
 // start makes l a lease of h, with the hold's next token and a context that derives from ctx. It fails
 // if the hold was lost before.
 func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
@@ -44,7 +38,10 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 // startFirst makes the hold that begins with a grant, and starts its first lease. The caller is at
 // the lock's gate if atGate is set.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
-	first, now := new(firstLease), clock.Now()
+	first, now := new(struct { // in one piece of memory
+		hold  hold
+		lease Lease
+	}), clock.Now()
 	if atGate && !lk.manner.keepsGate() {
 		lk.k.gates.Leave(lk.gate())
 		atGate = false

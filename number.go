@@ -49,10 +49,10 @@ func (lk *lock) tellSize(ctx context.Context, m mode, found int) error {
 }
 
 // resize tells Redis how many permits there are, unless it keeps a number and anew is not set.
-func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
-	told, err := lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
+func (n *known) resize(ctx context.Context, size int, anew bool) error {
+	told, err := n.k.arbiter.(claim.Resizer).Resize(ctx, n.names, size, anew) // a quorum has no semaphores
 	if told {
-		lk.compared.Store(true)
+		n.compared.Store(true)
 	}
 	return err
 }

@@ -26,125 +26,144 @@ func WithPlainChannels() Option {
 	}}
 }
 
+// attempt is one call that takes a lock: Lock, TryLock or TakeOver.
+type attempt struct {
+	*lock
+	ctx  context.Context // the lease's context derives from it
+	wctx context.Context // bounds the waiting
+	mode mode
+	seen *call // nil if the call is not observed
+}
+
+// bound ends the waiting after the time of WithWait. The caller calls what it returns at its end.
+func (a *attempt) bound() (cancel context.CancelFunc) {
+	if a.cfg.wait == 0 || a.mode == trying {
+		return func() {}
+	}
+	a.wctx, cancel = context.WithTimeoutCause(a.ctx, a.cfg.wait, wire.ErrWaited)
+	return cancel
+}
+
 // get takes the lock for an owner that does not have it yet: at the gate if this process has the lock
-// to give, else from Redis. wctx bounds the waiting, the lease's context derives from ctx.
-func (lk *lock) get(ctx, wctx context.Context, m mode, seen *call) (*Lease, error) {
-	l, c, atGate, err := lk.enter(ctx, wctx, m, seen)
+// to give, else from Redis.
+func (a *attempt) get() (*Lease, error) {
+	l, c, atGate, err := a.enter()
 	switch {
 	case c == nil:
 		return l, err
-	case m == trying:
-		return lk.try(ctx, c, atGate, seen)
+	case a.mode == trying:
+		return a.try(c, atGate)
 	}
-	return lk.contend(ctx, wctx, c, atGate, seen)
+	return a.contend(c, atGate)
 }
 
 // enter goes through the gate. It returns a lease if this process has the lock to give, else a claim with
 // which the caller asks Redis, and whether the caller is at the gate. If another goroutine is at the gate,
 // TryLock asks Redis itself, and so learns which owner is in the way.
-func (lk *lock) enter(ctx, wctx context.Context, m mode, seen *call) (l *Lease, c claim.Claim, atGate bool, err error) {
-	owner, err := ownerOf(ctx)
+func (a *attempt) enter() (l *Lease, c claim.Claim, atGate bool, err error) {
+	owner, err := ownerOf(a.ctx)
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if h := lk.manner.atHand(lk.known, lk.amount); h != nil {
-		l, err = lk.accept(ctx, wctx, h, HowCached, clock.Now())
+	if h := a.manner.atHand(a.known, a.amount); h != nil {
+		l, err = a.accept(h, HowCached, clock.Now())
 		return l, nil, false, err
 	}
-	if owner != "" || !lk.manner.usesGate(lk.cfg) {
-		return nil, lk.newClaim(owner), false, nil
+	if owner != "" || !a.manner.usesGate(a.cfg) {
+		return nil, a.newClaim(owner), false, nil
 	}
 	for l == nil && c == nil && err == nil {
 		var b baton
-		if m == trying {
-			b, atGate = lk.k.gates.TryEnter(lk.gate())
-		} else if b, err = lk.k.gates.Enter(wctx, lk.gate(), seen); err != nil {
-			return nil, nil, false, lk.leftTheLine(err)
+		if a.mode == trying {
+			b, atGate = a.k.gates.TryEnter(a.gate())
+		} else if b, err = a.k.gates.Enter(a.wctx, a.gate(), a.seen); err != nil {
+			return nil, nil, false, a.leftTheLine(err)
 		} else {
 			atGate = true
 		}
-		l, c, err = lk.use(ctx, wctx, b)
+		l, c, err = a.use(b)
 	}
 	return l, c, atGate, err
 }
 
 // use turns a baton into a lease, or into a claim with which the caller asks Redis. It returns neither,
 // and no error, if the hold to join may be joined no more: then the caller enters the gate again.
-func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim, err error) {
+func (a *attempt) use(b baton) (l *Lease, c claim.Claim, err error) {
 	switch b := b.(type) {
 	case *hold:
-		l, err = lk.accept(ctx, wctx, b, HowLocal, clock.Now())
+		l, err = a.accept(b, HowLocal, clock.Now())
 	case joint:
-		l, err = lk.join(ctx, wctx, b.hold, false)
+		l, err = a.join(b.hold, false)
 	case invited:
-		l, err = lk.join(ctx, wctx, b.hold, true)
+		l, err = a.join(b.hold, true)
 	case idle:
 		if now := clock.Now(); b.resume(now) {
-			l, err = lk.accept(ctx, wctx, b.hold, HowCached, now)
+			l, err = a.accept(b.hold, HowCached, now)
 			break
 		}
-		lk.k.gates.Report(lk.gate(), gate.ErrUnreported) // the hold is over: ask Redis
-		c = lk.newClaim("")
+		a.k.gates.Report(a.gate(), gate.ErrUnreported) // the hold is over: ask Redis
+		c = a.newClaim("")
 	case claim.Claim:
 		c = b
 	default:
-		c = lk.newClaim("")
+		c = a.newClaim("")
 	}
 	return l, c, err
 }
 
 // accept starts a lease of a hold from the gate, or passes the hold on if the caller has given up.
-func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
-	if wctx.Err() != nil {
-		lk.finishInBackground(ctx, h, now)
-		return nil, lk.gaveUpHere(wctx)
+func (a *attempt) accept(h *hold, how How, now clock.Stamp) (*Lease, error) {
+	if a.wctx.Err() != nil {
+		a.finishInBackground(h, now)
+		return nil, a.gaveUpHere()
 	}
-	return lk.start(ctx, h, new(Lease), how, now)
+	return a.start(a.ctx, h, new(Lease), how, now)
 }
 
 // join gives the caller a lease of a joint hold, unless the caller has given up. invited says that the
 // hold waits for the caller. If the hold may be joined no more, or trusts its lease for longer than the
 // caller's options allow, join shuts the gate and returns neither a lease nor an error.
-func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
-	now, gaveUp := clock.Now(), wctx.Err() != nil
+func (a *attempt) join(h *hold, invited bool) (*Lease, error) {
+	now, gaveUp := clock.Now(), a.wctx.Err() != nil
 	l := new(Lease)
-	l.begin(ctx, lk, h, HowLocal)
+	l.begin(a.ctx, a.lock, h, HowLocal)
 	h.mu.Lock()
 	if invited {
 		h.sharing.awaited--
 	}
-	switch trusted := lk.cfg.trusts(h.term.LongestTrust(now)); {
+	switch trusted := a.cfg.trusts(h.term.LongestTrust(now)); {
 	case gaveUp:
 	case trusted && h.fate.live() && (invited || h.manner.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
 		if h.rest.Idle {
 			h.pickUp()
 			l.how = HowCached
 		}
-		if !lk.cfg.looser(h.cfg) {
-			h.cfg = lk.cfg // the latest reader decides whether the hold lingers, as the latest holder does
+		if !a.cfg.looser(h.cfg) {
+			h.cfg = a.cfg // the latest reader decides whether the hold lingers, as the latest holder does
 		}
 		h.shares.add(l, h.manner.nextToken(h), now)
 		h.mu.Unlock()
 		return l, nil
 	case h.rest.Idle:
-		return nil, h.end(ctx, nil, toSweeper)
+		return nil, h.end(a.ctx, nil, toSweeper)
 	default:
 		h.manner.withdraw(h)
 	}
 	h.mu.Unlock()
 	if invited { // the hold no longer waits for the caller
-		lk.finishInBackground(ctx, h, now)
+		a.finishInBackground(h, now)
 	}
 	if gaveUp {
-		return nil, lk.gaveUpHere(wctx)
+		return nil, a.gaveUpHere()
 	}
 	return nil, nil
 }
 
 // finishInBackground passes a hold on, or ends it, for a caller that has given up. The sweeper repeats
 // a release that fails.
-func (lk *lock) finishInBackground(ctx context.Context, h *hold, now clock.Stamp) {
-	lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
+func (a *attempt) finishInBackground(h *hold, now clock.Stamp) {
+	ctx := context.WithoutCancel(a.ctx)
+	a.tally.Go(func() { _ = h.finish(ctx, now, toNext) })
 }
 
 // newClaim returns the claim of a new entry, for a shared owner or, with "", for a new owner.
@@ -157,63 +176,64 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 // try asks Redis for the lock once. The idle holds of this process that may keep the caller out are picked
 // up before: a refusal has them asked to end, at an instant that nobody could wait for. If Redis refuses,
 // they are given back, and it is asked once more.
-func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
-	seen.begins()
-	spare := lk.manner.spare(lk.known)
-	g, err := c.Try(ctx)
+func (a *attempt) try(c claim.Claim, atGate bool) (*Lease, error) {
+	a.seen.begins()
+	spare := a.manner.spare(a.known)
+	g, err := c.Try(a.ctx)
 	if _, busy := err.(*wire.HeldError); !busy {
-		lk.finishAll(ctx, spare, toNext)
-	} else if lk.finishAll(ctx, spare, toRedis) {
-		again := lk.newClaim("") // no owner shares what may lie idle beside others
-		if granted, refusal := again.Try(ctx); !errors.Is(refusal, ErrNotAsked) {
+		a.finishAll(a.ctx, spare, toNext)
+	} else if a.finishAll(a.ctx, spare, toRedis) {
+		again := a.newClaim("") // no owner shares what may lie idle beside others
+		if granted, refusal := again.Try(a.ctx); !errors.Is(refusal, ErrNotAsked) {
 			c, g, err = again, granted, refusal
 		}
 	}
 	if err == nil {
-		return lk.startFirst(ctx, c, g, atGate, HowFree)
+		return a.startFirst(a.ctx, c, g, atGate, HowFree)
 	}
 	if atGate {
-		lk.k.gates.Leave(lk.gate())
+		a.k.gates.Leave(a.gate())
 	}
-	return nil, lk.k.presence.Named(ctx, err)
+	return nil, a.k.presence.Named(a.ctx, err)
 }
 
 // contend waits for the lock with a claim. At the gate, it reports what it hears of Redis to the
 // goroutines behind it. If it fails there, the next goroutine gets its claim, and so its place in
 // Redis's queue.
-func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
+func (a *attempt) contend(c claim.Claim, atGate bool) (*Lease, error) {
+	n := a.known // the report may outlive the attempt
 	report := func(key string, heard error) {
 		if heard == nil { // else the claim has seen nothing new
-			lk.lasts.Met(c.Seen())
+			n.lasts.Met(c.Seen())
 		}
 		if atGate {
-			lk.k.report(key, heard)
+			n.k.report(key, heard)
 		}
 	}
-	g, err := c.Wait(wctx, lk.k.presence.Asking(c, seen.noticing(report)))
+	g, err := c.Wait(a.wctx, a.k.presence.Asking(c, a.seen.noticing(report)))
 	if err == nil {
-		return lk.startFirst(ctx, c, g, atGate, seen.how())
+		return a.startFirst(a.ctx, c, g, atGate, a.seen.how())
 	}
-	err = lk.k.presence.Named(wctx, lk.waitedFor(wctx, err, c))
-	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.gate(), c) {
+	err = a.k.presence.Named(a.wctx, a.waitedFor(a.wctx, err, c))
+	if atGate && !errors.Is(err, ErrClosed) && a.k.gates.Pass(a.gate(), c) {
 		return nil, err
 	}
 	c.Abandon()
 	if atGate {
-		lk.k.gates.Leave(lk.gate())
+		a.k.gates.Leave(a.gate())
 	}
 	return nil, err
 }
 
 // waitedFor turns the error of a caller that gave up into one that says what it waited for: another owner,
 // as claim c has seen, or Redis. Other errors stay.
-func (lk *lock) waitedFor(ctx context.Context, err error, c claim.Claim) error {
+func (n *known) waitedFor(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
 		holder, ttl := c.Seen()
-		return &wire.HeldError{Name: lk.names.Name, Holder: holder, TTL: ttl, Cause: wire.CauseOf(ctx)}
+		return &wire.HeldError{Name: n.names.Name, Holder: holder, TTL: ttl, Cause: wire.CauseOf(ctx)}
 	case ctx.Err() != nil && wire.FromRedis(err):
-		return wire.GivenUp("acquire", lk.names.Name, err, wire.CauseOf(ctx))
+		return wire.GivenUp("acquire", n.names.Name, err, wire.CauseOf(ctx))
 	}
 	return err
 }
@@ -221,20 +241,20 @@ func (lk *lock) waitedFor(ctx context.Context, err error, c claim.Claim) error {
 // leftTheLine returns the error of a caller that gave up in the line of this process. It blames Redis if
 // the goroutine at the gate has reported a failure, or has heard nothing for the caller's whole wait, or
 // for a command timeout. Otherwise the lock is busy.
-func (lk *lock) leftTheLine(err error) error {
+func (a *attempt) leftTheLine(err error) error {
 	left, ok := err.(*gate.Left)
 	switch {
 	case !ok:
 		return ErrClosed
-	case left.Report == gate.ErrUnreported && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
-		return lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, left.Cause)
+	case left.Report == gate.ErrUnreported && left.Stood >= min(left.Waited, a.cfg.commandTimeout):
+		return a.k.arbiter.Silence("acquire", a.names.Name, wire.ErrNoAnswer, left.Cause)
 	case left.Report != nil && left.Report != gate.ErrUnreported:
-		return wire.GivenUp("acquire", lk.names.Name, left.Report, left.Cause)
+		return wire.GivenUp("acquire", a.names.Name, left.Report, left.Cause)
 	}
-	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
+	return &wire.HeldError{Name: a.names.Name, Local: true, Cause: left.Cause}
 }
 
 // gaveUpHere returns the error of a caller that gave up while this process had the lock.
-func (lk *lock) gaveUpHere(wctx context.Context) error {
-	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+func (a *attempt) gaveUpHere() error {
+	return &wire.HeldError{Name: a.names.Name, Local: true, Cause: context.Cause(a.wctx)}
 }

@@ -102,7 +102,10 @@ func (m *Mutex) base() *lock {
 
 // acquire is Mutex.Lock or Mutex.TryLock, for every kind.
 func (lk *lock) acquire(ctx context.Context, m mode) (*Lease, error) {
-	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, m, seen) })
+	return lk.run(ctx, func(seen *call) (*Lease, error) {
+		a := attempt{lock: lk, ctx: ctx, wctx: ctx, mode: m, seen: seen}
+		return a.take()
+	})
 }
 
 // run calls get, observed if the client has an observer, and returns the error that the caller sees.
@@ -118,34 +121,29 @@ func (lk *lock) run(ctx context.Context, get func(seen *call) (*Lease, error)) (
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
-func (lk *lock) take(ctx context.Context, m mode, seen *call) (*Lease, error) {
-	if err := lk.begin(ctx, "acquire"); err != nil {
+func (a *attempt) take() (*Lease, error) {
+	if err := a.begin(a.ctx, "acquire"); err != nil {
 		return nil, err
 	}
-	defer lk.tally.End()
-	wctx := ctx
-	if lk.cfg.wait > 0 && m == waiting {
-		var cancel context.CancelFunc
-		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, wire.ErrWaited)
-		defer cancel()
-	}
-	if l, err := lk.reenter(ctx, wctx, m, seen); l != nil || err != nil {
+	defer a.tally.End()
+	defer a.bound()()
+	if l, err := a.reenter(); l != nil || err != nil {
 		return l, err
 	}
 	for found := 0; ; {
-		l, err := lk.get(ctx, wctx, m, seen)
+		l, err := a.get()
 		if err != nil && wire.HasNoSize(err) {
-			if err = lk.tellSize(wctx, m, found); err == nil {
+			if err = a.tellSize(a.wctx, a.mode, found); err == nil {
 				found++
 				continue
 			}
 		}
-		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(wctx, l, m)
+		if err == nil && a.cfg.fixed > 0 {
+			err = a.fill(a.wctx, l, a.mode)
 		}
 		// A lease that was lost between its grant and here, say by a stop of the whole process, was
 		// never the caller's: it is as if the lock had not been granted yet.
-		if err == nil || !isLost(err) || lk.enclosingLost(ctx) {
+		if err == nil || !isLost(err) || a.enclosingLost(a.ctx) {
 			return l, err
 		}
 	}
@@ -153,17 +151,16 @@ func (lk *lock) take(ctx context.Context, m mode, seen *call) (*Lease, error) {
 
 // reenter adds a lease to the hold of the innermost lease of this lock that ctx carries. If that lease
 // is unlocked meanwhile, reenter tries the next lease outward. If none is left, it returns neither a
-// lease nor an error: the caller has to take the lock as others do. wctx bounds the waiting, the lease's
-// context derives from ctx.
-func (lk *lock) reenter(ctx, wctx context.Context, m mode, seen *call) (*Lease, error) {
-	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
-		if lk.amount > outer.h.entry.Amount {
+// lease nor an error: the caller has to take the lock as others do.
+func (a *attempt) reenter() (*Lease, error) {
+	for outer := a.enclosing(a.ctx); outer != nil; outer = a.enclosing(a.ctx) {
+		if a.amount > outer.h.entry.Amount {
 			return nil, errEntersMore
 		}
-		seen.begins()
+		a.seen.begins()
 		l := new(Lease)
-		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := outer.h.reenter(wctx, l, &outer.share, m == waiting); err {
+		l.begin(a.ctx, a.lock, outer.h, HowReentered)
+		switch err := outer.h.reenter(a.wctx, l, &outer.share, a.mode == waiting); err {
 		case nil:
 			return l, nil
 		case ErrNotHeld: // outer was unlocked meanwhile

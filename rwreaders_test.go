@@ -50,7 +50,8 @@ func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
 			ended, end := context.WithCancel(t.Context())
 			end()
 			gaveUp := func() {
-				_, err := rw.read.join(ended, ended, first.h, true)
+				a := attempt{lock: &rw.read, ctx: ended, wctx: ended}
+				_, err := a.join(first.h, true)
 				require.ErrorIs(t, outward(err), ErrNotAcquired)
 			}
 			if last {
