@@ -81,15 +81,21 @@ func askings() (all []asking) {
 	call("State", true, func(ctx context.Context, c *Client, name string) error { return leased(c.Mutex(name).State(ctx)) })
 	call("ForceUnlock", true, func(ctx context.Context, c *Client, name string) error { return leased(c.Mutex(name).ForceUnlock(ctx)) })
 	call("RWMutex.State", false, func(ctx context.Context, c *Client, name string) error { return leased(c.RWMutex(name).State(ctx)) })
-	call("Once.Do", false, func(ctx context.Context, c *Client, name string) error {
-		_, _, err := c.Once(name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+	call("Flight.Do", false, func(ctx context.Context, c *Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
 		return err
 	})
-	call("Once.Do, WithWait", false, func(ctx context.Context, c *Client, name string) error {
-		_, _, err := c.Once(name, time.Minute, WithWait(time.Hour)).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+	call("Flight.Do, WithWait", false, func(ctx context.Context, c *Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute, WithWait(time.Hour)).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
 		return err
 	})
-	call("Forget", false, func(ctx context.Context, c *Client, name string) error { return c.Once(name, time.Minute).Forget(ctx) })
+	call("Get", false, func(ctx context.Context, c *Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute).Get(ctx)
+		return err
+	})
+	call("Forget", false, func(ctx context.Context, c *Client, name string) error {
+		return c.Flight(name, time.Minute).Forget(ctx)
+	})
 
 	locked := func(t *testing.T, c *Client, name string) *Lease { return taken(t, c.Mutex(name).Lock) }
 	var handles sync.Map // by name

@@ -284,7 +284,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	require.NoError(t, other.Unlock(ctx))
 }
 
-// Close comes while observers hear of a lock that All, Any or Once has taken and given to no caller yet: it gives that back too.
+// Close comes while observers hear of a lock that All, Any or a Flight has taken and given to no caller yet: it gives that back too.
 func TestCloseGivesBackALockOnItsWay(t *testing.T) {
 	t.Parallel()
 	for topology, n := range map[string]int{"one": 1, "quorum": 3} {
@@ -298,12 +298,12 @@ func TestCloseGivesBackALockOnItsWay(t *testing.T) {
 			"Any": {2, func(c *Client) error {
 				return leased(Any(c.Mutex("a"), c.Mutex("b", WithFixedLease(far/2))).Lock(context.Background()))
 			}},
-			"Once": {1, func(c *Client) error {
-				_, _, err := OnceOf[string](c, "a", time.Minute).Do(context.Background(), says("one", new(atomic.Int32)))
+			"Flight": {1, func(c *Client) error {
+				_, _, err := FlightOf[string](c, "a", time.Minute).Do(context.Background(), says("one", new(atomic.Int32)))
 				return err
 			}},
 		} {
-			if n > 1 && name == "Once" {
+			if n > 1 && name == "Flight" {
 				continue
 			}
 			t.Run(topology+", "+name, func(t *testing.T) {

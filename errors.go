@@ -91,7 +91,7 @@ var (
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
 	ErrTooMany = wire.ErrTooMany
 
-	// ErrTooLarge says that a Once's value has more than MaxResult bytes as it is encoded.
+	// ErrTooLarge says that a Flight's value has more than MaxResult bytes as it is encoded.
 	ErrTooLarge = wire.ErrTooLarge
 
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,

@@ -499,8 +499,8 @@ func TestRecipeOfACache(t *testing.T) {
 type loader func(context.Context) ([]byte, error)
 
 func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time, load loader) ([]byte, error) {
-	of := func(at time.Time, opts ...relock.Option) *relock.Once[[]byte] { // a name for each minute
-		return locks.Once(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
+	of := func(at time.Time, opts ...relock.Option) *relock.Flight[[]byte] { // a name for each minute
+		return locks.Flight(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
 	}
 	v, ran, err := of(now, relock.WithWait(200*time.Millisecond)).Do(ctx, load)
 	switch {

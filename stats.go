@@ -45,7 +45,7 @@ const (
 	CommandForce     Command = "force"     // ForceUnlock
 	CommandInspect   Command = "inspect"   // State
 	CommandIntroduce Command = "introduce" // names of clients, see WithClientName
-	CommandOnce      Command = "once"      // results of a Once: read, left, forgotten
+	CommandFlight    Command = "flight"    // results of a Flight: read, left, forgotten
 	CommandCheck     Command = "check"     // whether a Redis answers, or was restarted; which channels a Cluster has
 	CommandSubscribe Command = "subscribe" // subscriptions, and their ends
 )

@@ -59,7 +59,7 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 	}
 	require.ElementsMatch(t, []Command{
 		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandMove, CommandResize, CommandSweep, CommandFence,
-		CommandForce, CommandInspect, CommandIntroduce, CommandOnce, CommandCheck, CommandSubscribe,
+		CommandForce, CommandInspect, CommandIntroduce, CommandFlight, CommandCheck, CommandSubscribe,
 	}, counted)
 }
 

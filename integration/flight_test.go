@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a worker writes of a Once.
+// What a worker writes of a Flight.
 const (
 	runs   = "runs"   // the function has begun
 	ran    = "ran"    // it is about to return; note: what
@@ -27,7 +27,7 @@ const (
 // once calls Do, with a function that takes hold.
 func (p *performer) once(name string, hold, ttl time.Duration, who int) {
 	p.write(now(), want, name, who, 0, "-")
-	value, did, err := p.locks.Once(name, ttl).Do(p.ctx, func(ctx context.Context) ([]byte, error) {
+	value, did, err := p.locks.Flight(name, ttl).Do(p.ctx, func(ctx context.Context) ([]byte, error) {
 		p.write(now(), runs, name, who, relock.Token(ctx), "-")
 		time.Sleep(hold)
 		made := fmt.Sprintf("w%d.%d", p.id, who)
