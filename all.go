@@ -54,50 +54,34 @@ func All(locks ...Locker) *MultiLock {
 // meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
 // last: the waits for a lock may add up to twice that time. On failure it gives back what it has: behind
 // the caller once its wait is over. Errors are those of the lock that failed.
-func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
+func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
+
+// TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
+// lock that failed.
+func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, trying) }
+
+// acquire is Lock or TryLock.
+func (m *MultiLock) acquire(ctx context.Context, as mode) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
 	waited, live := make([]time.Duration, len(m.parts)), ctx.Err() == nil
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
-		leases, _, heard := gather(ctx, m.parts, false, waiting)
-		var (
-			lost bool
-			err  error
-		)
-		if leases == nil {
-			leases, lost, err = m.each(ctx, Locker.Lock, waited)
+		lost := false
+		leases, err := gather(ctx, m.parts, false, as)
+		if heard := err; err == errOneByOne || err != nil && as == waiting {
+			leases, lost, err = m.each(ctx, as, waited)
 			err = orHeard(ctx, err, heard)
 		}
 		if err == nil {
 			lost, err = given(ctx, leases)
 		}
-		if !lost {
-			return multiLease(leases, notUnasked(ctx, m.parts, live, err))
+		if lost {
+			continue
+		} else if err != nil {
+			return nil, notUnasked(ctx, m.parts, live, err)
 		}
-	}
-}
-
-// TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
-// lock that failed.
-func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
-	if err := m.valid(ctx); err != nil {
-		return nil, err
-	}
-	live := ctx.Err() == nil
-	leases, asked, err := gather(ctx, m.parts, false, trying)
-	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
-		lost := false
-		if !asked {
-			leases, lost, err = m.each(ctx, Locker.TryLock, nil)
-		}
-		if err == nil {
-			lost, err = given(ctx, leases)
-		}
-		if !lost {
-			return multiLease(leases, notUnasked(ctx, m.parts, live, err))
-		}
-		asked = false
+		return &MultiLease{leases}, nil
 	}
 }
 
@@ -134,17 +118,18 @@ func (m *MultiLock) valid(ctx context.Context) error {
 // before. lost says that it failed since it lost one that it had taken, and not one under which it
 // was called: the caller may begin anew, unless it has waited for the next one as long as WithWait
 // says. waited adds that up for each lock.
-func (m *MultiLock) each(
-	ctx context.Context, lock func(Locker, context.Context) (*Lease, error), waited []time.Duration,
-) (_ []*Lease, lost bool, _ error) {
-	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
+func (m *MultiLock) each(ctx context.Context, as mode, waited []time.Duration) (_ []*Lease, lost bool, _ error) {
+	leases, inner, lock := make([]*Lease, 0, len(m.parts)), ctx, Locker.Lock
+	if as == trying {
+		lock = Locker.TryLock
+	}
 	for i, p := range m.parts {
 		began := time.Now()
 		l, err := lock(p.Locker, owing{inner})
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
-			if wait := p.base.cfg.wait; lost && wait > 0 && waited != nil {
+			if wait := p.base.cfg.wait; lost && wait > 0 && as == waiting {
 				if waited[i] += time.Since(began); waited[i] >= wait {
 					return nil, false, p.base.withRetryAfter(&wire.HeldError{Name: p.base.names.Name, Cause: wire.ErrWaited})
 				}
@@ -176,13 +161,6 @@ func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
 // from any goroutine.
 type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
-
-func multiLease(leases []*Lease, err error) (*MultiLease, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &MultiLease{leases}, nil
-}
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
 // locks can no longer be trusted. Its cause is then a *LostError with the name of that lock. Otherwise it

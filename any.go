@@ -49,40 +49,36 @@ func (a *AnyLock) Name() string {
 // granted at one time, it gives one back at once. A lock that fails does not keep it from the
 // others. If it gets none, its error is that of one of the locks, as of Mutex.Lock: of one that
 // failed, rather than of one that is busy.
-func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx, false); {
-	case err != nil:
-		return nil, err
-	case in != nil:
-		return in.Lock(ctx)
-	}
-	live := ctx.Err() == nil
-	l, heard := a.try(ctx, waiting)
-	if l != nil {
-		return shown(l), nil
-	}
-	l, err := a.race(ctx)
-	return shown(l), notUnasked(ctx, a.parts, live, orHeard(ctx, err, heard))
-}
+func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, waiting) }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
 // as Lock's.
-func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx, false); {
+func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, trying) }
+
+// acquire is Lock or TryLock.
+func (a *AnyLock) acquire(ctx context.Context, m mode) (*Lease, error) {
+	in, err := a.entered(ctx, false)
+	switch {
 	case err != nil:
 		return nil, err
+	case in != nil && m == waiting:
+		return in.Lock(ctx)
 	case in != nil:
 		return in.TryLock(ctx)
 	}
 	live := ctx.Err() == nil
-	l, err := a.try(ctx, trying)
+	l, err := a.try(ctx, m)
+	if heard := err; l == nil && m == waiting {
+		l, err = a.race(ctx)
+		err = orHeard(ctx, err, heard)
+	}
 	return shown(l), notUnasked(ctx, a.parts, live, err)
 }
 
 // shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && !l.lock.carried() {
+	if l != nil && !l.lock.manner.carried() {
 		l.shown = true
 	}
 	return l
@@ -118,7 +114,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if !p.base.carried() && !permits {
+		if !p.base.manner.carried() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {
@@ -151,11 +147,14 @@ func (a *AnyLock) try(ctx context.Context, m mode) (*Lease, error) {
 		if group == nil {
 			group, others = rest[:1], rest[1:]
 		}
-		leases, asked, err := gather(ctx, group, true, m)
-		if leases != nil {
+		leases, err := gather(ctx, group, true, m)
+		if err == nil {
 			return leases[0], nil
 		}
-		if !asked && (m == trying || !together(ctx, group)) {
+		if err == errOneByOne {
+			if err = nil; m == waiting && together(ctx, group) {
+				group = nil
+			}
 			for _, p := range group {
 				l, failed := p.TryLock(ctx)
 				if failed == nil {

@@ -349,7 +349,7 @@ func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
 	for range 500 {
 		arb := &scripted{}
 		c := newClientOver("c", cfg, arb)
-		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), Locker.Lock, make([]time.Duration, maxTogether))
+		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), waiting, make([]time.Duration, maxTogether))
 		require.NoError(t, err)
 		var both sync.WaitGroup
 		both.Go(func() {

@@ -73,9 +73,6 @@ func (n *known) named(err error) error {
 	return err
 }
 
-// carried reports whether contexts show leases of the lock, so that their callers re-enter.
-func (n *known) carried() bool { return n.manner.carried(n) }
-
 // newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
 // owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {
@@ -94,12 +91,18 @@ func (n *known) mayLinger() bool { return n.tally.Lingering.Load() < maxLingerin
 
 func (k *core) isClosed() bool { return k.calls.Closed() }
 
-// tell tells the observer, if there is one, what became of an entry's hold. A kind of 0 tells
-// nothing.
-func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
+// tell tells the observer, if there is one, what became of the lock's hold. A kind of 0 tells nothing.
+func (n *known) tell(kind EventKind, cause error) {
 	if kind != 0 {
-		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, LockKind: e.Names.Kind.Name, Cause: cause})
+		e := n.event(kind)
+		e.Cause = cause
+		n.k.cfg.tell(e)
 	}
+}
+
+// event returns an event of the lock.
+func (n *known) event(kind EventKind) Event {
+	return Event{Kind: kind, Lock: n.names.Name, LockKind: n.names.Kind.Name}
 }
 
 // explained is outward, for an error of the arbiter: of a silent node, it

@@ -114,25 +114,42 @@ func (n *known) finishAll(ctx context.Context, holds []*hold, to parting) bool {
 	if len(holds) == 0 {
 		return false
 	}
+	n.behind(ctx, true, func() {
+		sideBySide(ctx, len(holds), func(part context.Context, i int) {
+			_ = holds[i].finish(part, clock.Now(), to) // if Redis is silent, the sweeper goes on
+		})
+	})
+	return ctx.Err() == nil
+}
+
+// behind calls run in the background. With waits it returns when that has returned, or ctx has ended.
+func (n *known) behind(ctx context.Context, waits bool, run func()) {
 	done := make(chan struct{})
 	n.tally.Go(func() {
 		defer close(done)
-		var all sync.WaitGroup
-		union := link.NewUnion(len(holds)) // one command, as far as it can be
-		for _, h := range holds {
-			all.Go(func() {
-				part := union.Part(context.WithoutCancel(ctx))
-				defer part.Leave()
-				_ = h.finish(part, clock.Now(), to) // if Redis is silent, the sweeper goes on
-			})
-		}
-		all.Wait()
+		run()
 	})
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if waits {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
 	}
-	return ctx.Err() == nil
+}
+
+// sideBySide calls end for each of n holds, whatever becomes of ctx, and waits for all. What Redis is told
+// goes in one command, as far as it can: of one kind, on one Redis, and in a Cluster in one slot.
+func sideBySide(ctx context.Context, n int, end func(part context.Context, i int)) {
+	var all sync.WaitGroup
+	union := link.NewUnion(n)
+	for i := range n {
+		all.Go(func() {
+			part := union.Part(context.WithoutCancel(ctx))
+			defer part.Leave()
+			end(part, i)
+		})
+	}
+	all.Wait()
 }
 
 // carryOut does what end has left to do.

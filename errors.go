@@ -354,7 +354,6 @@ func outwardNode(e *wire.NodeError) *NodeError {
 var (
 	errNilContext = fmt.Errorf("%w: the context is nil", ErrMisuse)
 	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
-	errEntersMore = fmt.Errorf("%w: a re-entry that takes more of the lock than its outer lease has", ErrMisuse)
 	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
 	errNoLocks    = fmt.Errorf("%w: made without All or Any", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)

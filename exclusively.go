@@ -15,17 +15,17 @@ import (
 // hold meanwhile.
 type exclusively struct{}
 
-func (exclusively) usesGate(*config) bool                        { return true }
-func (exclusively) keepsGate() bool                              { return true }
-func (exclusively) lingers(c *config) bool                       { return c.lingers() }
-func (exclusively) carried(*known) bool                          { return true }
-func (exclusively) asks(c *config) int                           { return c.block() }
-func (exclusively) begun(*hold)                                  {}
-func (exclusively) atHand(*known, int) *hold                     { return nil }
-func (exclusively) spare(*known) []*hold                         { return nil }
-func (exclusively) joinable(*hold, clock.Stamp) bool             { return false }
-func (exclusively) reserved(_ *known, _ *config, tokens int) int { return tokens }
-func (exclusively) nextToken(h *hold) int64                      { return h.block.Take() }
+func (exclusively) usesGate(*config) bool              { return true }
+func (exclusively) keepsGate() bool                    { return true }
+func (exclusively) lingers(c *config) bool             { return c.lingers() }
+func (exclusively) carried() bool                      { return true }
+func (exclusively) asks(c *config) int                 { return c.block() }
+func (exclusively) begun(*hold)                        {}
+func (exclusively) atHand(*known, int) *hold           { return nil }
+func (exclusively) spare(*known) []*hold               { return nil }
+func (exclusively) joinable(*hold, clock.Stamp) bool   { return false }
+func (exclusively) reserved(_ *config, tokens int) int { return tokens }
+func (exclusively) nextToken(h *hold) int64            { return h.block.Take() }
 
 // counts is at least one: a hold that is being passed on has no share.
 func (exclusively) counts(h *hold) int { return max(1, len(h.shares.all)) }

@@ -192,18 +192,19 @@ func (r *runs) query(ctx context.Context, op string, question func(claim.Keeper)
 // do is Flight.Do with the result as Redis has it. Of this process one call leads, and the others wait for
 // what it brings.
 func (r *runs) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (result string, ran bool, err error) {
-	if err := r.valid(ctx); err != nil {
+	if err = r.valid(ctx); err != nil {
 		return "", false, err
 	}
 	l := leader{runs: r, fn: fn, began: time.Now()}
-	soon, cancel := l.bounded(ctx)
+	var cancel context.CancelFunc
+	l.soon, cancel = l.bounded(ctx)
 	defer cancel()
-	if l.Lookup, err = r.join(ctx, soon); err != nil {
+	if l.Lookup, err = r.join(ctx, l.soon); err != nil {
 		return "", false, r.withRetryAfter(err)
 	}
 	if !l.Found {
 		defer l.End()
-		err = l.lead(ctx, soon)
+		err = l.lead(ctx)
 	}
 	if l.Found {
 		return l.Result, l.ran, nil // what became of the lease since does not matter
@@ -211,7 +212,7 @@ func (r *runs) do(ctx context.Context, fn func(context.Context) ([]byte, error))
 	return "", l.ran, err
 }
 
-// join waits for the call of this process that leads, or begins to lead.
+// join waits for the call of this process that leads, until soon ends, or begins to lead.
 func (r *runs) join(ctx, soon context.Context) (*lookup.Lookup, error) {
 	if err := r.begin(ctx, "acquire"); err != nil {
 		return nil, err
@@ -225,29 +226,30 @@ func (r *runs) join(ctx, soon context.Context) (*lookup.Lookup, error) {
 	}
 	l, err := r.k.lookups.Join(soon, r.names.Lock, r.k.arbiter.Nodes()[0].Done())
 	if left, is := err.(*lookup.Left); is {
-		return nil, r.gaveUp(left.Cause, true, left.Silent)
+		return nil, r.gaveUp(left)
 	} else if err != nil {
 		return nil, ErrClosed
 	}
 	return l, nil
 }
 
-// gaveUp returns the error of a call whose wait is over while it asks for nothing: that Redis is silent, if
-// so, else that the lock is busy. local says that another call of this process was in the way.
-func (r *runs) gaveUp(cause error, local, silent bool) error {
-	if silent || r.k.arbiter.Nodes()[0].Down() {
-		return r.k.arbiter.Silence("acquire", r.names.Name, wire.ErrNoAnswer, cause)
+// gaveUp returns the error of a call that has waited for others of this process, and not for Redis unless
+// that is silent.
+func (r *runs) gaveUp(left *lookup.Left) error {
+	if left.Silent || r.k.arbiter.Nodes()[0].Down() {
+		return r.k.arbiter.Silence("acquire", r.names.Name, wire.ErrNoAnswer, left.Cause)
 	}
-	return &wire.HeldError{Name: r.names.Name, Local: local, Cause: cause}
+	return &wire.HeldError{Name: r.names.Name, Local: true, Cause: left.Cause}
 }
 
-// leader is a call of Do that asks Redis, and runs its function if there is no result.
+// leader is the one call of Do in this process that asks Redis, and runs its function if there is no result.
 type leader struct {
 	*runs
 	*lookup.Lookup
 	fn    func(context.Context) ([]byte, error)
 	began time.Time
-	lease *Lease // the latest, nil if the lock was not taken
+	soon  context.Context // the caller's, with the end of WithWait's time
+	lease *Lease          // of the run
 	ran   bool
 }
 
@@ -259,39 +261,32 @@ func (l *leader) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithDeadlineCause(ctx, l.began.Add(l.cfg.wait), wire.ErrWaited)
 }
 
-// lead reads the result and, if there is none, brings it under the lock: in as many tries as it takes, as
-// long as each lease is lost before the function runs. While Redis is silent, Lock waits for it.
-func (l *leader) lead(ctx, soon context.Context) error {
-	err := l.read(ctx, soon, false)
-	over := soon.Err() != nil
-	switch {
-	case l.Found:
-		return nil
-	case err != nil && over && wire.Transient(err) && !l.Silent(): // it has waited, and had no time left to ask
-		return l.withRetryAfter(l.gaveUp(wire.CauseOf(soon), true, false))
-	case err != nil && (over || !wire.Transient(err)):
+// lead reads the result and, if there is none, brings one under the lock: once more after each lease that was
+// lost before the function ran.
+func (l *leader) lead(ctx context.Context) error {
+	err := l.read(ctx, l.soon, false)
+	late := err != nil && l.soon.Err() != nil && wire.Transient(err)
+	if late && !l.Silent() { // it has waited for others, and had no time left to ask
+		err = l.gaveUp(&lookup.Left{Cause: wire.CauseOf(l.soon)})
+	}
+	if late || l.Found || err != nil && !wire.Transient(err) { // while Redis is silent, Lock waits
 		return l.withRetryAfter(err)
 	}
 	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
-	for {
+	for over := false; ; over = !clock.Sleep(l.soon, pause.Next()) { // at the end, its wait ends as Lock's
 		err = do(ctx, l.take, l.bring)
-		if l.ran || l.Found || l.lease == nil || !errors.Is(err, ErrLost) {
+		if l.ran || l.Found || over || !errors.Is(err, ErrLost) {
 			return err
-		}
-		if !clock.Sleep(soon, pause.Next()) {
-			return l.withRetryAfter(l.gaveUp(wire.CauseOf(soon), false, false))
 		}
 	}
 }
 
-// take takes the lock, within what is left of WithWait's time.
+// take takes the lock, for a lease that is nobody's yet.
 func (l *leader) take(ctx context.Context) (_ *Lease, err error) {
-	lk := l.lock
-	if l.cfg.wait > 0 {
-		cfg := *l.cfg
-		cfg.wait, lk.cfg = max(1, l.cfg.wait-time.Since(l.began)), &cfg
-	}
-	l.lease, err = lk.acquire(owing{ctx}, waiting)
+	l.lease, err = l.run(ctx, func(seen *call) (*Lease, error) {
+		a := attempt{lock: &l.lock, ctx: owing{ctx}, wctx: l.soon, seen: seen}
+		return a.take()
+	})
 	return l.lease, l.unheard(ctx, err)
 }
 
@@ -326,7 +321,7 @@ func (l *leader) readAgain(ctx context.Context) error {
 // read asks Redis for the result until soon ends.
 func (l *leader) read(ctx, soon context.Context, again bool) error {
 	return l.query(ctx, "read result", func(k claim.Keeper) error {
-		return l.Ask(soon, func() (string, bool, error) { return k.Result(soon, l.names, again) })
+		return l.Ask(l.soon, func() (string, bool, error) { return k.Result(soon, l.names, again) })
 	})
 }
 
@@ -336,7 +331,7 @@ func (l *leader) keep(ctx context.Context, result string) error {
 		return err
 	}
 	return l.query(context.WithoutCancel(ctx), "keep result", func(k claim.Keeper) error {
-		return l.Ask(ctx, func() (string, bool, error) {
+		return l.Ask(l.soon, func() (string, bool, error) {
 			kept, err := k.Keep(ctx, l.lease.h.entry, l.lease.Token(), result, l.ttl)
 			if err == nil && kept == wire.NotHeld {
 				err = l.lease.h.gone()

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
-	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -61,15 +59,18 @@ func together(ctx context.Context, parts []part) bool {
 	return true
 }
 
+// errOneByOne says that locks were not asked for together: they do not go together; another goroutine of
+// this process is at the gate of one, where all are wanted, or of each; Redis keeps no number of a
+// semaphore's permits; this process has idle permits of another amount, which the TryLock of each gives
+// back; or a lock was lost between its grant and gather's end.
+var errOneByOne = errors.New("relock: to be asked for one by one")
+
 // gather takes several free locks in one command: all of them or, if one is set, the first that is
-// free. asked is false if they have to be asked for one by one: they do not go together; another
-// goroutine of this process is at the gate of one, where all are wanted, or of each; Redis keeps no
-// number of a semaphore's permits; this process has idle permits of another amount, which the TryLock of
-// each gives back; or a lock was lost between its grant and here. If the caller tries, it
-// does not go on to wait: observers hear of a refusal, and WithWait does not bound the command.
-func gather(ctx context.Context, parts []part, one bool, m mode) (leases []*Lease, asked bool, err error) {
+// free. It fails with errOneByOne, or as the lock that keeps the caller out. If the caller tries, it does not
+// go on to wait: observers hear of a refusal, and WithWait does not bound the command.
+func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, error) {
 	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, hasSpare) {
-		return nil, false, nil
+		return nil, errOneByOne
 	}
 	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
 	if wait := leastWait(parts); wait > 0 && m == waiting {
@@ -80,7 +81,10 @@ func gather(ctx context.Context, parts []part, one bool, m mode) (leases []*Leas
 	if one {
 		g.enough = 1
 	}
-	busy := false
+	var (
+		busy bool
+		err  error
+	)
 	for _, p := range parts {
 		if err = p.base.begin(ctx, "acquire"); err == nil {
 			defer p.base.tally.End()
@@ -96,13 +100,13 @@ func gather(ctx context.Context, parts []part, one bool, m mode) (leases []*Leas
 	g.leaveGates()
 	switch {
 	case err == nil && len(g.leases) == g.enough:
-		return g.leases, true, nil
+		return g.leases, nil
 	case err == nil || wire.HasNoSize(err) || isLost(err):
 		giveBack(ctx, g.leases, true)
-		return nil, false, nil
+		return nil, errOneByOne
 	}
 	giveBack(ctx, g.leases, g.soon.Err() == nil)
-	return nil, true, g.refused(parts, err, m)
+	return nil, g.refused(parts, err, m)
 }
 
 // hasSpare reports whether this process has idle holds of another amount than p takes.
@@ -111,7 +115,7 @@ func hasSpare(p part) bool { return p.base.pool.HasOther(p.base.amount) }
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.
 func orHeard(ctx context.Context, err, heard error) error {
-	if heard == nil || !errors.Is(err, ErrNotAsked) {
+	if heard == nil || heard == errOneByOne || !errors.Is(err, ErrNotAsked) {
 		return err
 	}
 	if busy, is := heard.(*HeldError); is {
@@ -280,18 +284,7 @@ func giveBack(ctx context.Context, leases []*Lease, waits bool) {
 		return
 	}
 	_ = keptFor(false, leases)
-	done := make(chan struct{})
-	leases[0].h.tally.Go(func() {
-		defer close(done)
-		unlockAll(ctx, leases)
-	})
-	if !waits {
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	leases[0].h.behind(ctx, waits, func() { unlockAll(ctx, leases) })
 }
 
 // keptFor is Lease.keptFor, for several.
@@ -302,21 +295,12 @@ func keptFor(caller bool, leases []*Lease) (err error) {
 	return err
 }
 
-// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
-// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
+// unlockAll unlocks leases side by side, and returns the error of each.
 func unlockAll(ctx context.Context, leases []*Lease) []error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	var all sync.WaitGroup
-	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
-	for i, l := range leases {
-		all.Go(func() {
-			part := union.Part(context.WithoutCancel(ctx))
-			defer part.Leave()
-			errs[i] = l.Unlock(part)
-		})
-	}
-	all.Wait()
+	errs := make([]error, len(leases))
+	sideBySide(ctx, len(leases), func(part context.Context, i int) { errs[i] = leases[i].Unlock(part) })
 	return errs
 }

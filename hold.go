@@ -79,11 +79,11 @@ type manner interface {
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
 	// carried reports whether a lease's context shows the lease. If not, no caller re-enters.
-	carried(n *known) bool
+	carried() bool
 	// asks is how many tokens an entry asks for, and reserved how many leases the hold may serve that begins
 	// with a grant of so many.
 	asks(c *config) int
-	reserved(n *known, c *config, tokens int) int
+	reserved(c *config, tokens int) int
 	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
 	atHand(n *known, amount int) *hold
 	// spare picks up the idle holds that may keep a caller of another amount out. The caller finishes them.
@@ -116,7 +116,7 @@ func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGat
 	*h = hold{
 		known: n, claim: c, entry: e, cfg: cfg, gate: e.Gate(), atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
-		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(n, cfg, g.Passes), Sent: g.Sent}, now),
+		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(cfg, g.Passes), Sent: g.Sent}, now),
 	}
 	if atGate {
 		n.k.gates.Report(h.gate, nil)
@@ -236,7 +236,7 @@ func (f *fate) whyGone(s *share) error {
 
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. It ignores
 // the cancellation of ctx: a lock is given back whatever becomes of its caller, within a time limit of
-// its own. A link.Part is never cancelled: unlockAll makes it.
+// its own. A link.Part is never cancelled: sideBySide makes it.
 func (h *hold) drop(ctx context.Context, b bearer) error {
 	if _, is := ctx.(*link.Part); !is && ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
@@ -257,7 +257,7 @@ func (h *hold) takeBack(b bearer, now clock.Stamp, cause error) (count int, outl
 	if count = len(h.shares.all); count == 0 {
 		outlasts = cause != ErrHandedOver && b.shared().given() && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
 		if outlasts {
-			h.k.watchdog.Schedule(h, h.next(now), now)
+			h.schedule(now)
 		} else {
 			h.term.Vacate()
 		}
@@ -335,6 +335,9 @@ func (h *hold) gaveBack(s *share) bool {
 	defer h.mu.Unlock()
 	return s.over
 }
+
+// schedule tells the watchdog when to look again. The caller holds h.mu.
+func (h *hold) schedule(now clock.Stamp) { h.k.watchdog.Schedule(h, h.next(now), now) }
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) watchdog.Look {

@@ -121,7 +121,7 @@ func (h *hold) countMissed(now clock.Stamp) {
 	if h.fate.live() {
 		h.count.Missed(now, h.entry.Lease)
 		h.term.AskSoon(now)
-		h.k.watchdog.Schedule(h, h.next(now), now)
+		h.schedule(now)
 	}
 }
 

@@ -25,16 +25,16 @@ type jointly struct{}
 // usesGate is false for leases with an end of their own, and where locks are not passed on in memory.
 func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
 
-func (jointly) keepsGate() bool                              { return true }
-func (jointly) lingers(*config) bool                         { return true }
-func (jointly) carried(*known) bool                          { return true }
-func (jointly) asks(*config) int                             { return 1 } // its hold is not passed on in memory
-func (jointly) reserved(_ *known, _ *config, tokens int) int { return tokens }
-func (jointly) atHand(*known, int) *hold                     { return nil }
-func (jointly) spare(*known) []*hold                         { return nil }
-func (jointly) nextToken(h *hold) int64                      { return h.block.Next() }
-func (jointly) counts(*hold) int                             { return 1 }
-func (jointly) observed(*hold, uint64) (before uint64)       { return 0 } // leases overlap: none comes before another
+func (jointly) keepsGate() bool                        { return true }
+func (jointly) lingers(*config) bool                   { return true }
+func (jointly) carried() bool                          { return true }
+func (jointly) asks(*config) int                       { return 1 } // its hold is not passed on in memory
+func (jointly) reserved(_ *config, tokens int) int     { return tokens }
+func (jointly) atHand(*known, int) *hold               { return nil }
+func (jointly) spare(*known) []*hold                   { return nil }
+func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
+func (jointly) counts(*hold) int                       { return 1 }
+func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // leases overlap: none comes before another
 
 // begun lets in the goroutines that wait behind the hold's first lease and, if the hold may be joined,
 // those that come later.
@@ -99,7 +99,7 @@ func (j jointly) passOn(h *hold, now clock.Stamp) bool {
 	rests := j.mayRest(h, now) && h.mayLinger()
 	if rests {
 		h.layDown()
-		h.k.watchdog.Schedule(h, h.next(now), now)
+		h.schedule(now)
 	}
 	return rests
 }

@@ -124,13 +124,13 @@ func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline()
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.lock.known) && c.lock.carried() && !c.lease().unlocked() {
+		if key.same(c.lock.known) && c.lock.manner.carried() && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
 		if c.shown {
 			return c.Value(permitsKey{c.lock.known})
-		} else if c.lock.carried() {
+		} else if c.lock.manner.carried() {
 			return c.Value(c.lock.known)
 		}
 	case permitsKey:

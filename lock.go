@@ -74,13 +74,12 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	return is, nil
 }
 
-// mannerOf returns the manner of holds of a kind: by how many owners may have the lock at once, and
-// whether they share a hold.
+// mannerOf returns the manner of holds of a kind.
 func mannerOf(kind *wire.Kind) manner {
 	switch {
 	case kind.Joint:
 		return jointly{}
-	case kind.Shared():
+	case kind.Permits:
 		return severally{}
 	}
 	return exclusively{}

@@ -148,11 +148,6 @@ func (c *call) Waits() {
 	}
 }
 
-// event returns an event of the lock.
-func (lk *lock) event(kind EventKind) Event {
-	return Event{Kind: kind, Lock: lk.names.Name, LockKind: lk.names.Kind.Name}
-}
-
 // queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil
 // if it answers. It tells EventWaiting the first time, and again while Redis does not answer: after
 // a second, then every minute.

@@ -154,9 +154,6 @@ func (a *attempt) take() (*Lease, error) {
 // lease nor an error: the caller has to take the lock as others do.
 func (a *attempt) reenter() (*Lease, error) {
 	for outer := a.enclosing(a.ctx); outer != nil; outer = a.enclosing(a.ctx) {
-		if a.amount > outer.h.entry.Amount {
-			return nil, errEntersMore
-		}
 		a.seen.begins()
 		l := new(Lease)
 		l.begin(a.ctx, a.lock, outer.h, HowReentered)

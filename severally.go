@@ -15,24 +15,16 @@ type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
 
-// carried is false for permits: an Acquire under their context takes more.
-func (severally) carried(n *known) bool { return !n.names.Kind.Permits }
+// carried is false: an Acquire under a permit's context takes more.
+func (severally) carried() bool { return false }
 
-// reserved is what the entry asks for, where there are no tokens that could be used up.
-func (severally) reserved(n *known, c *config, tokens int) int {
-	if n.names.Kind.Permits {
-		return c.block()
-	}
-	return tokens
-}
+// reserved is what the entry asks for: there are no tokens that could be used up.
+func (severally) reserved(c *config, _ int) int { return c.block() }
 
-// nextToken is 0 for permits: their holders have no order.
+// nextToken is 0: the holders have no order.
 func (s severally) nextToken(h *hold) int64 {
-	token := s.exclusively.nextToken(h)
-	if h.names.Kind.Permits {
-		return 0
-	}
-	return token
+	s.exclusively.nextToken(h)
+	return 0
 }
 
 // passOn gives the hold to the next local waiter behind the gate. If none waits there, it lays down a
@@ -50,7 +42,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 	}
 	h.layDown()
 	h.pool.Add(h, h.entry.Amount)
-	h.k.watchdog.Schedule(h, h.next(now), now)
+	h.schedule(now)
 	return true
 }
 

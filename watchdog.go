@@ -55,9 +55,9 @@ func (h *hold) Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err er
 			h.term.AskAgain(now)
 		}
 	}
-	h.k.watchdog.Schedule(h, h.next(now), now)
+	h.schedule(now)
 	h.mu.Unlock()
-	h.k.tell(h.entry, news, err)
+	h.tell(news, err)
 }
 
 // Doubt asks Redis at once whether the lock is still held: a message said it may not be.
@@ -67,7 +67,7 @@ func (h *hold) Doubt() {
 	defer h.mu.Unlock()
 	if h.fate.live() {
 		h.term.Doubt(now)
-		h.k.watchdog.Schedule(h, h.next(now), now)
+		h.schedule(now)
 	}
 }
 
@@ -86,7 +86,7 @@ func (h *hold) Wanted(sure bool) {
 	}
 	h.mu.Unlock()
 	if news {
-		h.k.tell(h.entry, EventWanted, nil)
+		h.tell(EventWanted, nil)
 	}
 }
 

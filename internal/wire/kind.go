@@ -8,7 +8,6 @@ import "strconv"
 type Kind struct {
 	Name    string // lua/<Name>.lua has the hooks
 	Nr      uint64 // a number of its own
-	Hooks   string // the text of that file, for a kind whose file is not in package lua
 	Holders int    // how many may hold at once, 0 for any number
 	Quorum  bool   // a quorum may decide it, not only a single Redis
 	MinHold bool   // recount may end its lease at a given time, sooner than now

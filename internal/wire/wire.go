@@ -77,7 +77,7 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 		s.introduce, s.whois = script(driver.Introduce, from.Text, "introduce"), script(driver.Inspect, from.Text, "whois")
 		return s
 	}
-	from.Kind, from.Hooks = k.Name, k.Hooks
+	from.Kind = k.Name
 	s.force, s.inspect = script(driver.Force, from.Text, "force"), script(driver.Inspect, from.Text, "inspect")
 	s.setCount, s.renew = script(driver.Recount, from.Text, "recount"), script(driver.Renew, from.Text, "renew")
 	if o.Votes {

@@ -120,7 +120,7 @@ func long() bool { return os.Getenv("RELOCK_LONG") == "1" }
 func build(t *testing.T) string {
 	root, version, err := patch.Installed()
 	require.NoError(t, err)
-	flags, err := patch.Write(root, version, t.TempDir(), nil)
+	flags, err := patch.Write(root, version, t.TempDir())
 	require.NoError(t, err)
 	binary := filepath.Join(t.TempDir(), "overlaid.test")
 	out, err := exec.Command("go", append(append([]string{"test", "-c", "-o", binary}, flags...), ".")...).CombinedOutput()

@@ -40,7 +40,7 @@ func (w *World) again(s *stay, h *Held, how relock.How) {
 	}
 	switch {
 	case !reads:
-		if h.Token <= was.token && (w.form.RW || !w.form.Shared()) {
+		if h.Token <= was.token && !w.form.Permits {
 			w.failed(h.Name, "token %d of p%d is not above %d, which the same acquisition had before", h.Token, h.proc.index, was.token)
 		}
 	case !h.began.After(was.since):

@@ -141,16 +141,9 @@ func (j *judge) unsound() string {
 
 // ordered reports whether a history has an order, by how many may hold the lock.
 func (j *judge) ordered(h *history) bool {
-	if j.w.form.Permits { // passed on in memory beside later grants: crowded has compared all
-		return true
-	}
-	if j.w.form.RW { // readers' numbers do not rise, and without that the search takes too long: crowded has compared all
-		return true
-	}
-	if j.w.form.Shared() {
-		return h.fits(j.w.form.Holders)
-	}
-	return h.sound(j.w.kind.Together)
+	// crowded has compared all permits, which are passed on in memory beside later grants, and all readers, whose numbers do not
+	// rise: without that the search takes too long.
+	return j.w.form.Permits || j.w.form.RW || h.sound(j.w.kind.Together)
 }
 
 // retell looks for an order of each history, when the bubble is over.

@@ -88,7 +88,7 @@ func (w *World) agrees(p *process, name string, st relock.State, saw []sighting)
 // stateOn is what a node keeps of a lock, but for the client that has it. plain says that the judge can tell: not what several
 // owners share that no grant names, nor what a JVM has a part in. The caller holds the world's mutex.
 func (w *World) stateOn(n *node, name string) (st relock.State, plain bool) {
-	if toy := w.form.Leases != "" && !w.form.Permits; toy || w.plan.JVMs > 0 {
+	if w.plan.JVMs > 0 {
 		return st, false
 	}
 	st.Reserved, _ = strconv.ParseInt(n.server.Text(w.form.counterOf(name)), 10, 64)

@@ -87,10 +87,5 @@ func (f Form) keeps(n *node, name, id string) (left time.Duration, kept bool) {
 	if f.Permits {
 		return n.server.Listed(f.leasesOf(name), id+":1")
 	}
-	left, kept = n.server.Keeps(name, id)
-	if f.Leases != "" && kept {
-		own, listed := n.server.Listed(f.leasesOf(name), id)
-		return min(left, own), listed
-	}
-	return left, kept
+	return n.server.Keeps(name, id)
 }

@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,8 +33,8 @@ func Installed() (root, version string, err error) {
 }
 
 // Write writes the overlay of the Go in goroot, whose version it is given, to dir, and returns the flags with which
-// the go command uses it. Besides, it adds files: for each a path where the go command finds it, and where it lies.
-func Write(goroot, version, dir string, added map[string]string) ([]string, error) {
+// the go command uses it.
+func Write(goroot, version, dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -48,7 +47,6 @@ func Write(goroot, version, dir string, added map[string]string) ([]string, erro
 	files["context/zsim.go"] = addedContext
 
 	list := map[string]map[string]string{"Replace": {}}
-	maps.Copy(list["Replace"], added)
 	for name, text := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := write(path, []byte(text)); err != nil {

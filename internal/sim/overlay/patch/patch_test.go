@@ -24,7 +24,7 @@ func source(t *testing.T) string {
 
 func TestOverlayFitsTheSource(t *testing.T) {
 	root, dir := source(t), t.TempDir()
-	flags, err := Write(root, "go9.9", dir, nil)
+	flags, err := Write(root, "go9.9", dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"-overlay=" + filepath.Join(dir, "overlay.json"), "-tags=" + Tag}, flags)
 
@@ -56,7 +56,7 @@ func TestOtherSourceIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, r.from)
 		}
 	}
-	_, err := Write(t.TempDir(), "go9.9", t.TempDir(), nil)
+	_, err := Write(t.TempDir(), "go9.9", t.TempDir())
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
