@@ -15,7 +15,7 @@ import (
 )
 
 // The tests of this file replay, step by step on a real Redis, the traces by which an exhaustive exploration broke
-// earlier drafts of the protocol. docs/decisions.md tells each flaw and the rule that came of it.
+// earlier drafts of the protocol. Each names the rule that came of it.
 
 // A grant that was delayed beyond the end of the ownership it tells of must not be believed, although the waiter's last
 // poll was answered after it: the fencing counter in that answer gives it away. Where the counter is lost too, a waiter is

@@ -240,7 +240,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 // A further key that begins with the lock's name does not make the names of the kinds behind it possible.
 func TestOwnPrefixesBehindASemaphores(t *testing.T) {
 	c := newClient(t, ownRedis(t))
-	for _, name := range []string{"relock_permits:x", "relock_permit_line:x", "relock_permit_grants:x", "redisson_sc:x", "relock_sclisten:x", "relock_pair:x"} {
+	for _, name := range []string{"relock_permits:x", "relock_permit_line:x", "relock_permit_grants:x", "redisson_sc:x", "relock_sclisten:x"} {
 		_, err := c.Mutex(name).TryLock(t.Context())
 		require.ErrorIs(t, err, ErrInvalidName, name)
 	}
