@@ -511,10 +511,10 @@ func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time,
 	case ran, !errors.Is(err, relock.ErrNotAcquired):
 		return nil, err // load's, say
 	}
-	v, _, err = of(now.Add(-time.Minute)).Do(ctx, func(ctx context.Context) ([]byte, error) { // the last minute's will do
-		v, _, err := of(now).Do(ctx, load) // there is none
+	if v, found, err := of(now.Add(-time.Minute)).Get(ctx); found || err != nil { // the last minute's will do
 		return v, err
-	})
+	}
+	v, _, err = of(now).Do(ctx, load) // there is none
 	return v, err
 }
 
