@@ -18,8 +18,9 @@ import (
 const MaxResult = 64 << 10
 
 // A Flight runs a function once among all processes that use the same Redis, and gives all callers its
-// result. It is the Mutex of the same name with a result beside it: State, ForceUnlock and observers show
-// its runs. It holds no state of its own, and its methods may be called from any goroutine.
+// result: it is golang.org/x/sync/singleflight among processes, with a result that stays for a time. It is the
+// Mutex of the same name with that result: State, ForceUnlock and observers show its runs. It holds no state
+// of its own, and its methods may be called from any goroutine.
 //
 //   - One run is trusted at a time, as one owner is of a Mutex. Over all there may be several: a run whose
 //     lease was lost is made again, and one whose lock or result a failover lost. Let it be repeatable.
@@ -27,7 +28,7 @@ const MaxResult = 64 << 10
 //     its lease overwrites nothing.
 //   - A function that calls Do of its own Flight, without the context that it was given, waits for itself.
 //
-// Over NewRedlock, under WithRestartGuard and under WithOwner its methods fail with errors.ErrUnsupported.
+// Over NewRedlock and under WithRestartGuard its methods fail with errors.ErrUnsupported; under WithOwner Do.
 // WithMinHold is refused; WithLinger, WithLocalHandoff and WithStrictOrder have no effect.
 type Flight[T any] struct {
 	runs
@@ -35,8 +36,8 @@ type Flight[T any] struct {
 	unmarshal func([]byte, any) error
 }
 
-// Flight returns the Flight named name, whose results are bytes, with the client's options changed by opts. A
-// result stays in Redis for ttl, 100 ms to 366 days. A name, a ttl or an option that cannot work is
+// Flight returns the Flight named name, whose results are bytes, with the client's options changed by opts.
+// A result stays in Redis for ttl, 100 ms to 366 days. A name, a ttl or an option that cannot work is
 // reported by the first method called on the Flight, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Flight(name string, ttl time.Duration, opts ...Option) *Flight[[]byte] {
 	return &Flight[[]byte]{c.runs(name, ttl, opts),
@@ -95,11 +96,10 @@ func (f *Flight[T]) Do(ctx context.Context, fn func(context.Context) (T, error))
 	return value, false, err
 }
 
-// Get returns the result that stands, if there is one. It runs nothing, and waits for no run: during one it
-// returns false, unless an older result stands. It asks Redis once, for a command timeout at most, and finds
-// no result of a run that began before a Forget that has returned. Errors, by class:
+// Get returns the result that stands, and whether there is one. It runs nothing and waits for no run, and so
+// heeds no WithWait: it is one command to Redis. Errors, by class:
 //
-//   - ErrUnavailable if Redis failed or was silent, or was not asked (ErrNotAsked).
+//   - ErrUnavailable if Redis failed, was silent for a command timeout or until ctx ended, or was not asked.
 //   - ErrRefused, ErrClosed and errors.ErrUnsupported, as from Do.
 //   - ErrMisuse, also for a result that cannot be decoded.
 func (f *Flight[T]) Get(ctx context.Context) (value T, found bool, err error) {
@@ -117,8 +117,8 @@ func (f *Flight[T]) Get(ctx context.Context) (value T, found bool, err error) {
 }
 
 // Forget takes the result away: the next Do runs its function. A run under way when Forget comes leaves
-// nothing, as it may have begun with older data, and a Do that begins after Forget never returns an older
-// result. Forget fails as Mutex.State does; after ErrUnavailable it may come to pass, also late.
+// nothing, as it may have begun with older data. A Do or Get that begins after Forget never returns an older
+// result. Forget fails as Mutex.State does; after ErrUnavailable the result may still be removed, later.
 func (f *Flight[T]) Forget(ctx context.Context) error {
 	r := f.base()
 	return r.withRetryAfter(r.query(ctx, "forget result", func(k claim.Keeper) error { return k.Forget(ctx, r.names) }))
