@@ -224,22 +224,7 @@ func (r *runs) join(ctx, soon context.Context) (*lookup.Lookup, error) {
 	} else if r.enclosing(ctx) != nil {
 		return nil, errRunsInside
 	}
-	l, err := r.k.lookups.Join(soon, r.names.Lock, r.k.arbiter.Nodes()[0].Done())
-	if left, is := err.(*lookup.Left); is {
-		return nil, r.gaveUp(left)
-	} else if err != nil {
-		return nil, ErrClosed
-	}
-	return l, nil
-}
-
-// gaveUp returns the error of a call that has waited for others of this process, and not for Redis unless
-// that is silent.
-func (r *runs) gaveUp(left *lookup.Left) error {
-	if left.Silent || r.k.arbiter.Nodes()[0].Down() {
-		return r.k.arbiter.Silence("acquire", r.names.Name, wire.ErrNoAnswer, left.Cause)
-	}
-	return &wire.HeldError{Name: r.names.Name, Local: true, Cause: left.Cause}
+	return r.k.lookups.Join(soon, r.names, r.k.arbiter.Nodes()[0])
 }
 
 // leader is the one call of Do in this process that asks Redis, and runs its function if there is no result.
@@ -265,11 +250,7 @@ func (l *leader) bounded(ctx context.Context) (context.Context, context.CancelFu
 // lost before the function ran.
 func (l *leader) lead(ctx context.Context) error {
 	err := l.read(ctx, l.soon, false)
-	late := err != nil && l.soon.Err() != nil && wire.Transient(err)
-	if late && !l.Silent() { // it has waited for others, and had no time left to ask
-		err = l.gaveUp(&lookup.Left{Cause: wire.CauseOf(l.soon)})
-	}
-	if late || l.Found || err != nil && !wire.Transient(err) { // while Redis is silent, Lock waits
+	if l.Found || err != nil && (l.soon.Err() != nil || !wire.Transient(err)) { // while Redis is silent, Lock waits
 		return l.withRetryAfter(err)
 	}
 	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}

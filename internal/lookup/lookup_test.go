@@ -8,12 +8,30 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
+// node is a Redis that answers, unless it is down.
+type node struct {
+	over chan struct{}
+	down bool
+}
+
+func (n node) Done() <-chan struct{} { return n.over }
+func (n node) Down() bool            { return n.down }
+
+func named(name string) *wire.Names {
+	n, err := wire.Mutex.Names("", name)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
 // lead joins a lookup that the caller leads.
 func lead(t *testing.T, ls *Lookups) *Lookup {
-	l, err := ls.Join(t.Context(), "k", nil)
+	l, err := ls.Join(t.Context(), named("k"), node{})
 	require.NoError(t, err)
 	require.False(t, l.Found)
 	return l
@@ -40,7 +58,7 @@ func TestAnAnswerIsForThoseThatCameBefore(t *testing.T) {
 			return func() {
 				for range 10 {
 					wg.Go(func() {
-						l, err := ls.Join(t.Context(), "k", nil)
+						l, err := ls.Join(t.Context(), named("k"), node{})
 						if err != nil {
 							t.Error(err)
 						} else if !l.Found {
@@ -73,7 +91,7 @@ func TestTheNextOneLeads(t *testing.T) {
 		leads := make(chan *Lookup)
 		for range 3 {
 			go func() {
-				l, _ := ls.Join(t.Context(), "k", nil)
+				l, _ := ls.Join(t.Context(), named("k"), node{})
 				leads <- l
 			}()
 		}
@@ -106,68 +124,98 @@ func TestCallersLeave(t *testing.T) {
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	_, err := ls.Join(ctx, "k", nil)
-	require.ErrorIs(t, err, gone)
+	l.hears("")
+	for down, want := range map[bool]error{
+		false: &wire.HeldError{Name: "k", Local: true, Cause: gone},
+		true:  &wire.NodeError{Op: "acquire", Name: "k", Err: wire.ErrNoAnswer, Cause: gone},
+	} {
+		l.node = node{down: down}
+		_, err := ls.Join(ctx, named("k"), node{})
+		require.Equal(t, want, err)
+	}
 	over := make(chan struct{})
 	close(over)
-	_, err = ls.Join(t.Context(), "k", over)
-	require.ErrorIs(t, err, ErrOver)
-	other, err := ls.Join(t.Context(), "other", nil)
-	require.NoError(t, err)
+	_, err := ls.Join(t.Context(), named("k"), node{over: over})
+	require.Equal(t, wire.ErrClosed, err)
+	other, err := ls.Join(ctx, named("other"), node{})
+	require.NoError(t, err, "who leads asks, and hears then")
 	require.False(t, other.Found)
 	other.End()
 }
 
-// A goroutine that leaves, or that leads after others, is told whether it heard nothing all the time: a question was out when it
-// came, and no answer has come since. A question that is cut short has none, also for the one that leads next.
+// A goroutine that gives up hears whether Redis was silent all the time: a question was out when it came, and no answer has come
+// since. A question that is cut short has none, also for the one that leads next.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ls Lookups
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		fails := func(silent bool, err error) {
+			t.Helper()
+			_, held := err.(*wire.HeldError)
+			require.Equal(t, !silent, held, err)
+		}
 		leaves := func(silent bool) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			_, err := ls.Join(ctx, "k", nil)
-			require.Equal(t, &Left{context.Canceled, silent}, err)
-			require.ErrorIs(t, err, context.Canceled)
-			require.EqualError(t, err, "context canceled")
+			t.Helper()
+			_, err := ls.Join(ended, named("k"), node{})
+			fails(silent, err)
 		}
 		leads := make(chan *Lookup)
 		follow := func() {
 			go func() {
-				l, _ := ls.Join(t.Context(), "k", nil)
+				l, _ := ls.Join(t.Context(), named("k"), node{})
 				leads <- l
 			}()
 			synctest.Wait()
 		}
-		cut := func(l *Lookup, meanwhile func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			require.ErrorIs(t, l.Ask(ctx, func() (string, bool, error) {
+		cut := func(l *Lookup, silent bool, meanwhile func()) {
+			t.Helper()
+			fails(silent, l.Ask(ended, func() (string, bool, error) {
 				meanwhile()
-				cancel()
-				return "", false, ctx.Err()
-			}), context.Canceled)
+				return "", false, &wire.NodeError{Err: ended.Err()}
+			}))
 		}
 
 		l := lead(t, &ls)
-		require.True(t, l.Silent())
 		leaves(true) // no question is out yet, but will be
 		l.hears("", func() { leaves(true) })
-		require.False(t, l.Silent())
 		leaves(false) // a function runs, say
 		follow()
-		cut(l, func() { leaves(true) })
-		require.False(t, l.Silent(), "it has heard an earlier answer")
+		cut(l, true, func() { leaves(true) }) // its own lock is not in its way
 		l.End()
 
-		l = nextOf(t, leads) // which came before the question that was cut short
-		cut(l, func() {})
-		require.False(t, l.Silent())
-		cut(l, follow)
+		l = nextOf(t, leads) // which came before that question
+		follow()
+		cut(l, false, func() {})
 		l.End()
-		l = nextOf(t, leads) // which came when that was out
-		require.True(t, l.Silent())
-		l.hears("")
-		require.False(t, l.Silent())
+		l = nextOf(t, leads) // which came when it was out
+		cut(l, true, follow)
 		l.End()
+		l = nextOf(t, leads)
+		cut(l, true, func() {})
+		l.End()
+		require.Empty(t, ls.all)
 	})
+}
+
+// A goroutine that would lead, and whose context has ended meanwhile, leaves.
+func TestNobodyLeadsThatHasLeft(t *testing.T) {
+	for range 50 { // as chance has it that it hears of both
+		synctest.Test(t, func(t *testing.T) {
+			var ls Lookups
+			l := lead(t, &ls)
+			l.hears("")
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error)
+			go func() {
+				_, err := ls.Join(ctx, named("k"), node{})
+				failed <- err
+			}()
+			synctest.Wait()
+			cancel()
+			l.End()
+			require.Equal(t, &wire.HeldError{Name: "k", Local: true, Cause: context.Canceled}, <-failed)
+			require.Empty(t, ls.all)
+		})
+	}
 }

@@ -26,8 +26,8 @@ var drivers = map[string]string{
 
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
-	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/ctxmutex", "internal/lazyctx", "internal/lasting", "internal/pool", "internal/tenure", "internal/gate", "internal/lookup", "internal/driver"}, driverDirs(),
-	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
+	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/ctxmutex", "internal/lazyctx", "internal/lasting", "internal/pool", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
+	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/lookup", "internal/eventlog", "internal/profile",
 		"internal/hub", "internal/node", "internal/claim", "internal/watchdog", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
