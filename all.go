@@ -51,8 +51,8 @@ func All(locks ...Locker) *MultiLock {
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
-// meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
-// last: the waits for a lock may add up to twice that time. On failure it gives back what it has: behind
+// meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the
+// waits for one lock can total twice that time. On failure it gives back what it has: behind
 // the caller once its wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Extend makes the lease last at least d from now in Redis, and for the caller d less the margin of
-// Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
+// Extend extends the lease in Redis to at least d from now; the caller may rely on d minus the margin
+// of Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
 // moves the lease's end. Errors:
 //
 //   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, or is longer than WithRestartGuard

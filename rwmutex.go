@@ -109,8 +109,8 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 //
 // A reader's lease differs from a writer's:
 //
-//   - The readers of this process share a hold, with the lease that the first of them asked for.
-//     Until, Extend and a loss concern all of them.
+//   - The readers of this process share a hold, with the lease that the first of them asked for, and
+//     one deadline: Until, Extend and a loss affect them all.
 //   - Count is 1, or that of the write lease that was re-entered.
 //   - Token is the same for all that share the hold. It is above the tokens of all writers before,
 //     and below those of all writers after.
