@@ -127,10 +127,10 @@ func TestKeysExpire(t *testing.T) {
 		require.NoError(t, err)
 		_, err = b.Semaphore("forced", 2).ForceUnlock(t.Context())
 		require.NoError(t, err)
-		o := a.Once("o", time.Minute)
-		_, _, err = o.Do(t.Context(), func(context.Context) ([]byte, error) { look(kind + ": Once runs"); return []byte("v"), nil })
+		o := a.Flight("o", time.Minute)
+		_, _, err = o.Do(t.Context(), func(context.Context) ([]byte, error) { look(kind + ": the Flight runs"); return []byte("v"), nil })
 		require.NoError(t, err)
-		look(kind + ": Once has run")
+		look(kind + ": the Flight has run")
 		require.NoError(t, o.Forget(t.Context()))
 		look(kind + ": forgotten")
 	}

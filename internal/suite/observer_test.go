@@ -400,8 +400,8 @@ func everyCall(ctx context.Context, c *relock.Client) error {
 		relock.Any(c.Mutex("a"), c.Mutex("b")).Do(ctx, nothing),
 		relock.Any(c.Mutex("a"), c.RWMutex("w")).Do(ctx, nothing),
 		func() error {
-			_, _, err := c.Once("o", time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
-			return errors.Join(err, c.Once("o", time.Minute).Forget(ctx))
+			_, _, err := c.Flight("o", time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+			return errors.Join(err, c.Flight("o", time.Minute).Forget(ctx))
 		}(),
 	)
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a worker writes of a Once.
+// What a worker writes of a Flight.
 const (
 	runs   = "runs"   // the function has begun
 	ran    = "ran"    // it is about to return; note: what
 	result = "result" // Do has returned; token: 1 if it ran the function; note: what, or "lost"
 )
 
-// once calls Do, with a function that takes hold.
-func (p *performer) once(name string, hold, ttl time.Duration, who int) {
+// flight calls Do, with a function that takes hold.
+func (p *performer) flight(name string, hold, ttl time.Duration, who int) {
 	p.write(now(), want, name, who, 0, "-")
-	value, did, err := p.locks.Once(name, ttl).Do(p.ctx, func(ctx context.Context) ([]byte, error) {
+	value, did, err := p.locks.Flight(name, ttl).Do(p.ctx, func(ctx context.Context) ([]byte, error) {
 		p.write(now(), runs, name, who, relock.Token(ctx), "-")
 		time.Sleep(hold)
 		made := fmt.Sprintf("w%d.%d", p.id, who)
@@ -48,21 +48,21 @@ func (p *performer) once(name string, hold, ttl time.Duration, who int) {
 	}
 }
 
-// onces calls Do for so many names, in an order of its own, by a few goroutines.
-func (p *performer) onces(name string, n int, hold, ttl time.Duration, who int) {
+// flights calls Do for so many names, in an order of its own, by a few goroutines.
+func (p *performer) flights(name string, n int, hold, ttl time.Duration, who int) {
 	const goroutines = 4
 	order := rand.Perm(n)
 	for g := range goroutines {
 		p.wg.Go(func() {
 			for i := g; i < n; i += goroutines {
-				p.once(numbered(name, order[i]), rand.N(hold), ttl, 1000*who+g)
+				p.flight(numbered(name, order[i]), rand.N(hold), ttl, 1000*who+g)
 			}
 		})
 	}
 }
 
 // Processes that ask for the same results in any order run each function once, one at a time, and all get the same bytes.
-func TestOnceOverProcesses(t *testing.T) {
+func TestFlightOverProcesses(t *testing.T) {
 	begin(t)
 	processes, keys := rounds(8, 50), rounds(100, 1000)
 	s := redistest.Start(t)
@@ -73,7 +73,7 @@ func TestOnceOverProcesses(t *testing.T) {
 	}
 	began := time.Now()
 	for _, w := range workers {
-		w.order("onces report %d %v %v", keys, 4*time.Millisecond, time.Hour)
+		w.order("flights report %d %v %v", keys, 4*time.Millisecond, time.Hour)
 	}
 	all := func() []event { return only(jl.all(), func(e event) bool { return e.kind == result }) }
 	require.Eventually(t, func() bool { return len(all()) == processes*keys }, 20*time.Minute, 100*time.Millisecond)
@@ -98,7 +98,7 @@ func TestOnceOverProcesses(t *testing.T) {
 }
 
 // The runner's process dies: the next one runs within its lease and a second, and both others get that result.
-func TestOnceRunnerKilled(t *testing.T) {
+func TestFlightRunnerKilled(t *testing.T) {
 	begin(t)
 	const lease, slack = 500 * time.Millisecond, time.Second
 	s := redistest.Start(t)
@@ -109,10 +109,10 @@ func TestOnceRunnerKilled(t *testing.T) {
 	for i := range rounds(10, 200) {
 		key, begun := numbered("report", i), now()
 		runner := startWorker(t, jl, 10+i, j)
-		runner.order("once %s 1 %v %v", key, time.Hour, time.Hour)
+		runner.order("flight %s 1 %v %v", key, time.Hour, time.Hour)
 		jl.await(t, soon, begun, "the first run", kind(runs, key))
 		for _, w := range others {
-			w.order("once %s 1 1ms %v", key, time.Hour)
+			w.order("flight %s 1 1ms %v", key, time.Hour)
 		}
 		queued(t, s, key, 2)
 		time.Sleep(rand.N(lease / 3))
@@ -133,7 +133,7 @@ func TestOnceRunnerKilled(t *testing.T) {
 
 // A runner that is stopped past its lease, just before it returns, overwrites nothing when it goes on. Its caller hears of the
 // loss.
-func TestOnceRunnerStopped(t *testing.T) {
+func TestFlightRunnerStopped(t *testing.T) {
 	begin(t)
 	const lease = 500 * time.Millisecond
 	s := redistest.Start(t)
@@ -141,14 +141,14 @@ func TestOnceRunnerStopped(t *testing.T) {
 	runner, other := startWorker(t, jl, 1, j), startWorker(t, jl, 2, j)
 	for i := range rounds(10, 200) {
 		key, begun := numbered("report", i), now()
-		runner.order("once %s 1 5ms %v", key, time.Hour)
+		runner.order("flight %s 1 5ms %v", key, time.Hour)
 		jl.await(t, soon, begun, "the first run", kind(runs, key))
 		runner.pause()
 		if s.Do("EXISTS", "relock_once:{"+key+"}") == "1" {
 			runner.resume() // it was stopped too late
 			continue
 		}
-		other.order("once %s 1 1ms %v", key, time.Hour)
+		other.order("flight %s 1 1ms %v", key, time.Hour)
 		next := jl.await(t, soon, begun, "the other's result", func(e event) bool { return e.kind == result && e.lock == key && other.owns(e) })
 		stands := s.Do("GET", "relock_once:{"+key+"}")
 		require.Contains(t, stands, next.note)
@@ -166,7 +166,7 @@ func TestOnceRunnerStopped(t *testing.T) {
 
 // A thousand callers of eight processes wait for one run: they cost two commands each at most, since those of one process
 // share one question.
-func TestOnceCallersShare(t *testing.T) {
+func TestFlightCallersShare(t *testing.T) {
 	begin(t)
 	const processes, callers = 8, 125
 	s := redistest.Start(t)
@@ -176,10 +176,10 @@ func TestOnceCallersShare(t *testing.T) {
 		workers = append(workers, startWorker(t, jl, id+1, jobFor(s.Option(), 30*time.Second)))
 	}
 	before, begun := scriptsRun(t, s), now()
-	workers[0].order("once report 1 %v %v", 3*time.Second, time.Hour)
+	workers[0].order("flight report 1 %v %v", 3*time.Second, time.Hour)
 	jl.await(t, soon, begun, "the run", kind(runs, "report"))
 	for _, w := range workers {
-		w.order("once report %d %v %v", callers, time.Second, time.Hour)
+		w.order("flight report %d %v %v", callers, time.Second, time.Hour)
 	}
 	given := func() []event { return only(jl.all(), kind(result, "report")) }
 	require.Eventually(t, func() bool { return len(given()) == 1+processes*callers }, soon, time.Millisecond)

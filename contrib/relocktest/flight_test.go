@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Once runs once in a bubble, until its result expires or is forgotten. Under a run Lose takes the lock away, and Hold has callers
+// A Flight runs once in a bubble, until its result expires or is forgotten. Under a run Lose takes the lock away, and Hold has callers
 // wait as for another run.
-func TestOnce(t *testing.T) {
+func TestFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := New(t)
-		other := relock.OnceOf[int](Beside(t, locks), "k", time.Minute)
+		other := relock.FlightOf[int](Beside(t, locks), "k", time.Minute)
 		runs := 0
 		run := func(context.Context) (int, error) { runs++; return runs, nil }
 		for _, want := range []int{1, 1, 2, 2, 3} {
@@ -24,7 +24,7 @@ func TestOnce(t *testing.T) {
 			require.Equal(t, want, value)
 			switch time.Sleep(40 * time.Second); want { // of the minute
 			case 2:
-				require.NoError(t, relock.OnceOf[int](locks, "k", time.Minute).Forget(t.Context()))
+				require.NoError(t, relock.FlightOf[int](locks, "k", time.Minute).Forget(t.Context()))
 				value, ran, err := other.Do(t.Context(), run)
 				require.NoError(t, err)
 				require.True(t, ran)
@@ -37,11 +37,11 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-func TestLoseTheLockOfAOnce(t *testing.T) {
+func TestLoseTheLockOfAFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := New(t)
-		once := relock.OnceOf[int](locks, "k", time.Minute)
-		value, ran, err := once.Do(t.Context(), func(ctx context.Context) (int, error) {
+		flight := relock.FlightOf[int](locks, "k", time.Minute)
+		value, ran, err := flight.Do(t.Context(), func(ctx context.Context) (int, error) {
 			lease, _ := relock.FromContext(ctx)
 			Lose(t, lease)
 			return 1, nil
@@ -51,7 +51,7 @@ func TestLoseTheLockOfAOnce(t *testing.T) {
 		require.Equal(t, 1, value)
 
 		Hold(t, locks, "k")
-		_, ran, err = relock.OnceOf[int](locks, "k", time.Minute, relock.WithWait(time.Second)).Do(t.Context(), func(context.Context) (int, error) { return 2, nil })
+		_, ran, err = relock.FlightOf[int](locks, "k", time.Minute, relock.WithWait(time.Second)).Do(t.Context(), func(context.Context) (int, error) { return 2, nil })
 		require.ErrorIs(t, err, relock.ErrNotAcquired)
 		require.False(t, ran)
 	})

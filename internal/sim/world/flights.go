@@ -12,16 +12,16 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Onces: functions that run once, and their results, beside callers that take the lock of that name. Commands are lost, late and
+// Flights: functions that run once, and their results, beside callers that take the lock of that name. Commands are lost, late and
 // doubled, lines to the node break and processes are killed, so that leases are lost under runs. One run is trusted at a time, as
 // the judge demands of every lock. A caller gets no result of a run that another was begun behind before it came, and none of
 // before a Forget that it came after. Where nothing is forgotten, none runs beside a result that stands.
 
 func init() {
-	Scenes = append(Scenes, Scene{"once", shapeOnce, func() Kind { return &onces{of: map[string]*run{}} }})
+	Scenes = append(Scenes, Scene{"flight", shapeFlight, func() Kind { return &flights{of: map[string]*run{}} }})
 }
 
-func shapeOnce(p *Plan, r *rand.Rand) {
+func shapeFlight(p *Plan, r *rand.Rand) {
 	p.Topology = alone
 	p.Names, p.Procs, p.Actors = p.Names[:1], 3, 3
 	p.lasts(pick(r, []time.Duration{500 * time.Millisecond, 3 * time.Second}))
@@ -37,8 +37,8 @@ func shapeOnce(p *Plan, r *rand.Rand) {
 	}
 }
 
-// onces is the workload of a Once.
-type onces struct {
+// flights is the workload of a Flight.
+type flights struct {
 	Mutexes
 
 	mu     sync.Mutex      // guards what follows
@@ -57,12 +57,12 @@ type run struct {
 }
 
 // forgets reports whether the plan has Forget come, and how long results stay.
-func (*onces) forgets(p *Plan) (forgets bool, ttl time.Duration) {
+func (*flights) forgets(p *Plan) (forgets bool, ttl time.Duration) {
 	r := throw(p.Seed, "results").stream()
 	return r.IntN(2) == 0, max(100*time.Millisecond, pick(r, []time.Duration{p.Lease / 2, 3 * p.Lease}))
 }
 
-func (k *onces) Round(a *Actor, r *rand.Rand) {
+func (k *flights) Round(a *Actor, r *rand.Rand) {
 	w, name := a.w, a.w.plan.Names[0]
 	a.Sleep(w.hold(r))
 	if !w.plays(name) {
@@ -71,9 +71,9 @@ func (k *onces) Round(a *Actor, r *rand.Rand) {
 	forgets, ttl := k.forgets(w.plan)
 	t := Try{Name: name, Lease: w.plan.Lease, Opts: []relock.Option{relock.WithLease(w.plan.Lease)}}
 	p := w.process(a.place)
-	switch once := p.client.Once(name, ttl, t.Opts...); {
+	switch flight := p.client.Flight(name, ttl, t.Opts...); {
 	case forgets && r.IntN(6) == 0:
-		k.forget(a, p, once)
+		k.forget(a, p, flight)
 	case r.IntN(8) == 0:
 		t.passes = handoff{most: usualPasses, time: usualTime}
 		t.lingers(3 * t.Lease)
@@ -82,19 +82,19 @@ func (k *onces) Round(a *Actor, r *rand.Rand) {
 			a.Release(w.ctx, h, false)
 		}
 	default:
-		k.once(a, r, p, t, once)
+		k.do(a, r, p, t, flight)
 	}
 }
 
 // forget forgets what the runs so far have left.
-func (k *onces) forget(a *Actor, p *process, once *relock.Once[[]byte]) {
+func (k *flights) forget(a *Actor, p *process, flight *relock.Flight[[]byte]) {
 	k.mu.Lock()
 	begun := k.begun
 	k.mu.Unlock()
 	a.w.called(p)
-	err := once.Forget(a.w.ctx)
+	err := flight.Forget(a.w.ctx)
 	a.w.answered(p)
-	a.w.note(p.index, once.Name(), "forgets", 0, err)
+	a.w.note(p.index, flight.Name(), "forgets", 0, err)
 	if err == nil {
 		k.mu.Lock()
 		k.forgot = max(k.forgot, begun)
@@ -104,8 +104,8 @@ func (k *onces) forget(a *Actor, p *process, once *relock.Once[[]byte]) {
 
 var errFails = errors.New("the function fails")
 
-// once asks for a result.
-func (k *onces) once(a *Actor, r *rand.Rand, p *process, t Try, once *relock.Once[[]byte]) {
+// do asks for a result.
+func (k *flights) do(a *Actor, r *rand.Rand, p *process, t Try, flight *relock.Flight[[]byte]) {
 	w := a.w
 	ctx, cancel := k.context(a, r)
 	defer cancel()
@@ -113,12 +113,12 @@ func (k *onces) once(a *Actor, r *rand.Rand, p *process, t Try, once *relock.Onc
 	k.mu.Lock()
 	begun, forgot := k.begun, k.forgot
 	k.mu.Unlock()
-	w.note(p.index, t.Name, "calls Once", 0, nil)
+	w.note(p.index, t.Name, "calls Flight", 0, nil)
 	w.called(p)
 	done := sync.OnceFunc(w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, began: began}))
 	var had *Held
 	var mine *run
-	value, ran, err := once.Do(ctx, func(ctx context.Context) ([]byte, error) {
+	value, ran, err := flight.Do(ctx, func(ctx context.Context) ([]byte, error) {
 		done()
 		l, _ := relock.FromContext(ctx)
 		had = &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, lease: t.Lease, under: ctx,
@@ -164,7 +164,7 @@ func (k *onces) once(a *Actor, r *rand.Rand, p *process, t Try, once *relock.Onc
 }
 
 // begins notes a run, and demands that no result stands.
-func (k *onces) begins(w *World, h *Held, value string) *run {
+func (k *flights) begins(w *World, h *Held, value string) *run {
 	forgets, ttl := k.forgets(w.plan)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,7 +183,7 @@ func (k *onces) begins(w *World, h *Held, value string) *run {
 
 // given judges a result of another run that a caller was given, which came at that time, when so many runs had begun, and so many were
 // forgotten. A copy of the command that leaves a result may leave it once more behind its time.
-func (k *onces) given(w *World, p *process, name, value string, begun, forgot int, came time.Time) {
+func (k *flights) given(w *World, p *process, name, value string, begun, forgot int, came time.Time) {
 	_, ttl := k.forgets(w.plan)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,10 +209,10 @@ func (w *World) wasCopied(id string) bool {
 	return s == nil || s.copied
 }
 
-// keepsResult demands of a result that it stays as long as its Once says, to the millisecond: that of a command that comes again stays
+// keepsResult demands of a result that it stays as long as its Flight says, to the millisecond: that of a command that comes again stays
 // for what is left. It is called under the world's mutex, before the command runs; the returned function when it has run.
 func (w *World) keepsResult(n *node, c *command) (ran func(v driver.Value)) {
-	kind, is := w.kind.(*onces)
+	kind, is := w.kind.(*flights)
 	if !is || c.op != "keep" || len(keysOf(c.args)) < 2 {
 		return func(driver.Value) {}
 	}
