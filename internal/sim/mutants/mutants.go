@@ -26,6 +26,7 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"maps"
 	"path"
@@ -95,16 +96,14 @@ func Apply(tree fs.FS, text string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if changed[f.path], err = f.edited(e); err != nil {
-			return nil, err
+		text, err := f.edited(e)
+		if err == nil && path.Ext(f.path) == ".go" {
+			text, err = format.Source(text)
 		}
-	}
-	for name, text := range changed {
-		if path.Ext(name) == ".go" {
-			if changed[name], err = format.Source(text); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
 		}
+		changed[f.path] = text
 	}
 	return changed, err
 }
@@ -164,7 +163,10 @@ func (f *file) edited(e *edit) ([]byte, error) {
 			becomes, last = becomes+e.after[last:w.from]+name, w.to
 		}
 	}
-	return slices.Concat(f.text[:from], []byte(becomes+strings.TrimSuffix(e.after[last:], "\n")), f.text[to:]), nil
+	becomes += strings.TrimSuffix(e.after[last:], "\n")
+	line := string(f.text[bytes.LastIndexByte(f.text[:from], '\n')+1 : from])
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))] // what joins the files of Lua goes by it
+	return slices.Concat(f.text[:from], []byte(strings.ReplaceAll(becomes, "\n", "\n"+indent)), f.text[to:]), nil
 }
 
 // match is what the names of a pattern and each of its ... stand for.
@@ -252,12 +254,8 @@ func declared(d ast.Decl, name string) ast.Node {
 	case *ast.FuncDecl:
 		is := d.Name.Name
 		if d.Recv != nil {
-			ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
-				if of, ok := n.(*ast.Ident); ok && is == d.Name.Name { // the first one
-					is = of.Name + "." + is
-				}
-				return true
-			})
+			of, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*"), "[")
+			is = of + "." + is
 		}
 		if is == name {
 			return d
@@ -297,11 +295,9 @@ func goWords(text []byte) (all []word) {
 	s.Init(f, text, func(token.Position, string) {}, 0)
 	for {
 		pos, tok, lit := s.Scan()
-		last := len(all) - 1
-		if tok == token.EOF || tok == token.RPAREN || tok == token.RBRACE {
-			if last >= 0 && (all[last].text == ";" || all[last].text == ",") {
-				all = all[:last]
-			}
+		closes := tok == token.EOF || tok == token.RPAREN || tok == token.RBRACE
+		if n := len(all); closes && n > 0 && (all[n-1].text == ";" || all[n-1].text == ",") {
+			all = all[:n-1]
 		}
 		if tok == token.EOF {
 			return all

@@ -108,8 +108,13 @@ func TestEdits(t *testing.T) {
 			}
 		})
 	}
-	_, err := Apply(tree, "@ p T.do\n-f(...)\n")
-	require.Equal(t, &PlaceError{"p T.do", "f(...)\n", 2}, err)
+	changed, err := Apply(tree, "@ a.lua\n-return f(_x, 'a b')\n+if _x then\n+  return 1\n+end\n")
+	require.NoError(t, err)
+	require.Contains(t, string(changed["a.lua"]), "\n    if x then\n      return 1\n    end\n", "an end without an indent would end the function")
+	_, err = Apply(tree, "@ p T.do\n-f(...)\n")
+	var place *PlaceError
+	require.ErrorAs(t, err, &place)
+	require.Equal(t, PlaceError{"p T.do", "f(...)\n", 2}, *place)
 }
 
 // What compiles demands.
