@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,29 @@ func (tree *units) hasAll(t *testing.T, version fs.FS) {
 			require.NoError(t, tree.compiles(version, changed))
 		})
 	}
+}
+
+// Each scene has a mutant that is looked for there, but for pairs, which is of the kind that only tests have; and no mutant is looked
+// for in a scene that is no more.
+func TestEachSceneHasAMutant(t *testing.T) {
+	scenes, looked := named(t, "../world/*.go", `\{"(\w+)", shape`), named(t, "*.mutant", `(?m)^# scene: (\w+)$`)
+	delete(scenes, "pairs")
+	require.Equal(t, scenes, looked)
+}
+
+// named returns what a pattern names in some files.
+func named(t *testing.T, files, pattern string) map[string]bool {
+	all, names := regexp.MustCompile(pattern), map[string]bool{}
+	paths, err := filepath.Glob(files)
+	require.NoError(t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range all.FindAllSubmatch(text, -1) {
+			names[string(m[1])] = true
+		}
+	}
+	return names
 }
 
 // What an edit finds, and what it makes of that.
