@@ -530,6 +530,13 @@ func TestAllAsksTheClock(t *testing.T) {
 				watchdogOf(c).Remove(holdOf(l.Lease(short))) // as if the process were stopped
 				return s.Do("EXISTS", short) == "0"
 			}, patience, time.Millisecond)
+			if made { // Done tells before Err is asked
+				select {
+				case <-l.Context().Done():
+				default:
+					require.Fail(t, "its lock has gone")
+				}
+			}
 			require.Error(t, l.Context().Err())
 			var why *relock.LostError
 			require.ErrorAs(t, context.Cause(l.Context()), &why)
