@@ -62,11 +62,10 @@ func (tree *units) hasAll(t *testing.T, version fs.FS) {
 	}
 }
 
-// Each scene has a mutant that is looked for there, but for pairs, which is of the kind that only tests have; and no mutant is looked
+// Each scene has a mutant that is looked for there, and no mutant is looked
 // for in a scene that is no more.
 func TestEachSceneHasAMutant(t *testing.T) {
 	scenes, looked := named(t, "../world/*.go", `\{"(\w+)", shape`), named(t, "*.mutant", `(?m)^# scene: (\w+)$`)
-	delete(scenes, "pairs")
 	require.Equal(t, scenes, looked)
 }
 

@@ -3,9 +3,6 @@ package mutants
 import (
 	"context"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +26,7 @@ type row struct {
 // rows are those of variants.tsv.
 func rows(t *testing.T) (rows []row) {
 	t.Helper()
-	for _, cells := range table(t, "variants.tsv", "variant", "mutants", "tests", "none, because") {
+	for _, cells := range table(t, model+"/variants.tsv", "variant", "mutants", "tests", "none, because") {
 		rows = append(rows, row{cells[0], cells[3], strings.Fields(cells[1]), strings.Fields(cells[2])})
 	}
 	return rows
@@ -65,28 +62,6 @@ func TestTableHasEachMutant(t *testing.T) {
 	require.NoError(t, err)
 	slices.Sort(kept)
 	require.Equal(t, kept, there)
-}
-
-// Each broken variant of the model has one row, with mutants and tests that there are, or with what stands for them.
-func TestEachVariantOfTheModelIsToldOf(t *testing.T) {
-	variants, used := variantsOf(t)
-	tests := testsOf(t)
-	var told []string
-	for _, r := range rows(t) {
-		told = append(told, r.variant)
-		_, field, _ := strings.Cut(r.variant, ".")
-		require.True(t, strings.Contains(used, field+": "), "no test of the model breaks %s", r.variant)
-		require.True(t, len(r.mutants) > 0 && len(r.tests) > 0 || r.why != "", "%s: neither a mutant and a test, nor why", r.variant)
-		for _, mutant := range r.mutants {
-			require.FileExists(t, mutant+".mutant", r.variant)
-		}
-		for _, test := range r.tests {
-			require.NotEmpty(t, tests[test], "%s: there is no %s", r.variant, test)
-		}
-	}
-	slices.Sort(variants)
-	slices.Sort(told)
-	require.Equal(t, variants, told, "the model's, and those in the table")
 }
 
 // Each test fails with the mutants in its row. That takes half an hour on two cores: with RELOCK_LONG=1 only.
@@ -135,36 +110,6 @@ func with(t *testing.T, mutant, dir, test string) error {
 	run.Dir, run.WaitDelay = dir, time.Second
 	_, err = run.CombinedOutput()
 	return err
-}
-
-// variantsOf returns the model's broken variants: each switch of each system's rules. used is the text of its tests.
-func variantsOf(t *testing.T) (variants []string, used string) {
-	t.Helper()
-	files, err := filepath.Glob(model + "/*.go")
-	require.NoError(t, err)
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		if strings.HasSuffix(path, "_test.go") {
-			used += string(text)
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			is, _ := n.(*ast.TypeSpec)
-			if is == nil || !strings.HasSuffix(is.Name.Name, "Rules") {
-				return true
-			}
-			for _, field := range is.Type.(*ast.StructType).Fields.List {
-				for _, name := range field.Names {
-					variants = append(variants, strings.TrimSuffix(is.Name.Name, "Rules")+"."+name.Name)
-				}
-			}
-			return false
-		})
-	}
-	return variants, used
 }
 
 // testsOf returns the directories of the tests in the library's module, by name.
