@@ -619,7 +619,6 @@ func TestAllTriesAnew(t *testing.T) {
 
 // Do tells of the lock that was lost, and not of another one that could not be given back.
 func TestAllDoTellsOfTheLoss(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(6*time.Second), relock.WithCommandTimeout(500*time.Millisecond))

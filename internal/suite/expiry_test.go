@@ -31,7 +31,6 @@ func (w *waitCount) Observe(e relock.Event) {
 
 // Each key of each kind expires, or stands in the list above: while a lock is held, while others wait for it, and behind that.
 func TestKeysExpire(t *testing.T) {
-	t.Parallel()
 	one, three := redistest.Start(t), []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	seen := make([]int, len(stays))
 	keys := 0

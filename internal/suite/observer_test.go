@@ -154,7 +154,6 @@ func TestObserverHearsOfRefusedWriters(t *testing.T) {
 }
 
 func TestALossIsToldAfterTheLease(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	o := &slow{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))
@@ -176,7 +175,6 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 }
 
 func TestObserverHearsOfALoss(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	o := &seen{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))
