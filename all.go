@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -20,8 +21,8 @@ type MultiLock struct {
 }
 
 // All returns a lock that is all of locks at once: mutexes, sides of read-write locks, and permits
-// (Semaphore.Permits), on one Redis, on any slots of a Cluster, or on a quorum. Each keeps its
-// options. So WithWait bounds the wait for that lock alone.
+// (Semaphore.Locker), on one Redis, on any slots of a Cluster, or on a quorum. Each keeps its
+// options. So WithWait bounds the wait for that lock only.
 //
 // All takes the locks in the order of their names in Redis, whatever order it was given. So callers
 // of All never wait for one another in a circle. A caller keeps no such order if it holds one of
@@ -29,13 +30,14 @@ type MultiLock struct {
 //
 // The methods of the MultiLock fail with the error of a lock that cannot work, and with ErrMisuse
 //
-//   - if there is no lock;
+//   - if there is no lock, or one is nil;
 //   - if a name comes twice: a reader and the writer beside it have one name;
-//   - for locks of several Clients: those may be on different Redises, and have no common order.
+//   - for locks of several Clients: those may be on different Redises, and have no common order;
+//   - for an AnyLock, which has no place in that order, and a Locker of the program's own.
 //
 // Redisson: RMultiLock, which takes its locks in the order in which it was given them.
 func All(locks ...Locker) *MultiLock {
-	parts, err := partsOf("All", locks)
+	parts, err := partsOf("All", "All takes its locks in one order, and Any has none", locks)
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.base.names.Lock, b.base.names.Lock) })
 	for i := 1; i < len(parts); i++ {
 		switch a, b := parts[i-1].base, parts[i].base; {
@@ -51,9 +53,9 @@ func All(locks ...Locker) *MultiLock {
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
-// meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
-// last: the waits for a lock may add up to twice that time. On failure it gives back what it has: behind
-// the caller once its wait is over. Errors are those of the lock that failed.
+// meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the waits
+// for one lock can total twice that time. On failure it gives back what it has: behind the caller once
+// its wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
 
 // TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
@@ -81,25 +83,13 @@ func (m *MultiLock) acquire(ctx context.Context, as mode) (*MultiLease, error) {
 		} else if err != nil {
 			return nil, notUnasked(ctx, m.parts, live, err)
 		}
-		return &MultiLease{leases}, nil
+		return &MultiLease{leases: leases}, nil
 	}
 }
 
 // Do runs fn while it holds all locks, as Mutex.Do runs it under one.
 func (m *MultiLock) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (done, error) {
-		l, err := m.Lock(ctx)
-		return done{l}, err
-	}, fn)
-}
-
-// done is a MultiLease of Do, whose error tells of losses alone.
-type done struct{ *MultiLease }
-
-func (d done) Unlock(ctx context.Context) error {
-	return errors.Join(slices.DeleteFunc(unlockAll(ctx, d.leases), func(err error) bool {
-		return !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed)
-	})...)
+	return do(ctx, m.Lock, fn)
 }
 
 func (m *MultiLock) valid(ctx context.Context) error {
@@ -160,52 +150,32 @@ func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
 // from any goroutine.
-type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
+type MultiLease struct {
+	leases []*Lease // the context of each derives from that of the one before
+
+	mu     sync.Mutex
+	notice *notice       // of another process that wants one of the locks; nil until a caller asks for it
+	stops  []func() bool // listening to the notices of the leases' holds, which may outlive the leases
+}
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
 // locks can no longer be trusted. Its cause is then a *LostError with the name of that lock. Otherwise it
 // ends as Lease.Context does. Under it each lock re-enters, and its Held finds its lease. FromContext and
 // the function Token find one of the leases only: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
-	if m == nil || len(m.leases) == 0 {
+	if len(m.all()) == 0 {
 		return neverHeld
 	}
-	return &multiCtx{m.leases[len(m.leases)-1].ctx(), m.leases}
-}
-
-// multiCtx is the context of a MultiLease: that of the last lease, which derives from the others'. It
-// asks the clock for each lease, as a leaseCtx does for its own.
-type multiCtx struct {
-	*leaseCtx
-	leases []*Lease
-}
-
-func (c *multiCtx) Done() <-chan struct{} {
-	done := c.leaseCtx.Done() // before: so those that end now end it
-	c.ask()
-	return done
-}
-
-func (c *multiCtx) Err() error {
-	c.ask()
-	return c.leaseCtx.Err()
-}
-
-func (c *multiCtx) ask() {
-	for _, l := range c.leases {
-		l.ctx().endIfLost()
-	}
+	return m.leases[len(m.leases)-1].Context()
 }
 
 // Lease returns the lease of the lock of that name, nil if there is none. It can be extended by
 // itself. If it is unlocked by itself, the others stay held, and the context of the MultiLease
 // ends.
 func (m *MultiLease) Lease(name string) *Lease {
-	if m != nil {
-		for _, l := range m.leases {
-			if l.Name() == name {
-				return l
-			}
+	for _, l := range m.all() {
+		if l.Name() == name {
+			return l
 		}
 	}
 	return nil
@@ -215,15 +185,102 @@ func (m *MultiLease) Lease(name string) *Lease {
 // its own, so a store compares the tokens of one name only: see Lease.Token.
 func (m *MultiLease) Token(name string) int64 { return m.Lease(name).Token() }
 
-// Unlock gives all locks back, as Lease.Unlock does. It returns the errors of those that failed,
-// joined.
-func (m *MultiLease) Unlock(ctx context.Context) error {
-	if m == nil || len(m.leases) == 0 {
-		return ErrNotHeld
+// Until returns when the first of the leases ends unless it is renewed, as Lease.Until does: the zero Time once
+// one of them has ended.
+func (m *MultiLease) Until() (first time.Time) {
+	for i, l := range m.all() {
+		if until := l.Until(); i == 0 || until.Before(first) {
+			first = until
+		}
 	}
-	errs := unlockAll(ctx, m.leases)
-	if !slices.ContainsFunc(errs, func(err error) bool { return err != ErrNotHeld }) {
+	return first
+}
+
+// Extend makes the lease of each lock last at least d from now, as Lease.Extend does, all at once. Its errors are
+// those of the leases that were lost or, if none was, of all that failed: joined, each with the name of its
+// lock. A lease that was not extended ends when it would have ended; the others are extended.
+func (m *MultiLease) Extend(ctx context.Context, d time.Duration) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(m.all()))
+	for i, l := range m.all() {
+		all.Go(func() { errs[i] = l.Extend(ctx, d) })
+	}
+	all.Wait()
+	return m.joined(errs)
+}
+
+// Wanted returns a channel that is closed once another process of relock's wants one of the locks, as that of
+// Lease.Wanted is. It is not closed for a lock that was unlocked by itself.
+func (m *MultiLease) Wanted() <-chan struct{} {
+	if len(m.all()) == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.notice == nil {
+		m.notice = newNotice()
+		for _, l := range m.leases {
+			m.listen(l)
+		}
+	}
+	return m.notice.Done()
+}
+
+// listen ends the notice with that of l's hold. Unlock stops it, since the hold may outlive the lease. The
+// caller holds m.mu.
+func (m *MultiLease) listen(l *Lease) {
+	tell := func() {
+		if !l.unlocked() {
+			m.notice.end()
+		}
+	}
+	wish := l.h.wish()
+	if wish.Err() != nil {
+		tell() // at once
+	} else if !l.unlocked() { // else Unlock may have stopped what it found
+		m.stops = append(m.stops, context.AfterFunc(wish, tell))
+	}
+}
+
+// Unlock gives all locks back, as Lease.Unlock does. Its errors are chosen as those of Extend.
+func (m *MultiLease) Unlock(ctx context.Context) error {
+	err := m.joined(unlockAll(ctx, m.all()))
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, stop := range m.stops {
+			stop()
+		}
+	}
+	return err
+}
+
+// all returns the leases, none for a MultiLease that no Lock returned.
+func (m *MultiLease) all() []*Lease {
+	if m == nil {
+		return nil
+	}
+	return m.leases
+}
+
+// joined returns one error for those of the leases: the error of all, if it is the same; else those of the leases
+// that were lost, so that it is of one class; else those of all, with the names of their locks.
+func (m *MultiLease) joined(errs []error) error {
+	over := slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
+		return !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed)
+	})
+	switch {
+	case len(errs) == 0:
 		return ErrNotHeld
+	case !slices.ContainsFunc(errs, func(err error) bool { return err != errs[0] }):
+		return errs[0]
+	case len(over) > 0:
+		return errors.Join(over...)
+	}
+	for i, err := range errs {
+		if errors.Is(err, ErrMisuse) { // which names no lock
+			errs[i] = fmt.Errorf("lock %q: %w", m.leases[i].Name(), err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -25,9 +26,10 @@ type AnyLock struct {
 // is, a Semaphore costs less.
 //
 // Under the context of a lease of one of them, Lock re-enters that one; permits are never re-entered. The
-// methods fail with ErrMisuse if there is no lock, and with the error of a lock that cannot work.
+// methods fail with the error of a lock that cannot work, and with ErrMisuse if there is no lock, or one is
+// nil, an AnyLock, or a Locker of the program's own.
 func Any(locks ...Locker) *AnyLock {
-	parts, err := partsOf("Any", locks)
+	parts, err := partsOf("Any", "give all locks to one Any", locks)
 	return &AnyLock{parts, err}
 }
 
@@ -47,8 +49,7 @@ func (a *AnyLock) Name() string {
 // Redis and, in a Cluster, in one slot. If none is free, or a Redis does not answer, Lock waits for
 // all of them, for each as its own Lock does, and gives up the others once it has one. If two are
 // granted at one time, it gives one back at once. A lock that fails does not keep it from the
-// others. If it gets none, its error is that of one of the locks, as of Mutex.Lock: of one that
-// failed, rather than of one that is busy.
+// others. If it gets none, it returns one lock's error, preferring a failure over a lock that is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, waiting) }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
@@ -75,10 +76,10 @@ func (a *AnyLock) acquire(ctx context.Context, m mode) (*Lease, error) {
 	return shown(l), notUnasked(ctx, a.parts, live, err)
 }
 
-// shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
+// shown has FromContext find a lease of Any, of permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && !l.lock.manner.carried() {
+	if l != nil && !l.lock.manner.nests() {
 		l.shown = true
 	}
 	return l
@@ -92,13 +93,11 @@ func (a *AnyLock) Do(ctx context.Context, fn func(context.Context) error) error 
 
 // Held returns the lease of one of the locks that ctx carries, as Mutex.Held does.
 func (a *AnyLock) Held(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx, true); {
-	case err != nil:
-		return nil, err
-	case in != nil:
-		return in.Held(ctx)
+	in, err := a.entered(ctx, true)
+	if in == nil {
+		return nil, cmp.Or(err, ErrNotHeld)
 	}
-	return nil, ErrNotHeld
+	return in.Held(ctx)
 }
 
 // entered returns the lock of which ctx carries a lease, nil if it carries none: one that is held,
@@ -114,7 +113,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if !p.base.manner.carried() && !permits {
+		if !p.base.manner.nests() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {

@@ -59,9 +59,9 @@
 //
 // # Errors
 //
-// What waiting heals (a lost connection, a failover, a Redis that is loading) is waited out until
-// the context ends. What it does not heal (missing permissions, a key of another type) is returned
-// at once. Each error is of one class, which errors.Is finds: [ErrNotAcquired], [ErrUnavailable],
+// Transient failures (a lost connection, a failover, a Redis that is loading) are retried until the
+// context ends; permanent ones (missing permissions, a key of another type) are returned at once.
+// Each error is of one class, which errors.Is finds: [ErrNotAcquired], [ErrUnavailable],
 // [ErrRefused], [ErrLost], [ErrMisuse], [ErrClosed] or [errors.ErrUnsupported].
 //
 // # Testing

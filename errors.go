@@ -196,6 +196,26 @@ type ClientInfo struct {
 // String returns a text such as "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
 func (h ClientInfo) String() string { return wire.Card(h).String() }
 
+// Command says what a command to Redis is for, in a word that fits a metric's attribute. A later release
+// may add words, and part or merge them: programs show them, and do not list them. The words of this one:
+//
+//	acquire    questions for a lock; on a quorum votes
+//	release    locks given back
+//	renew      renewals of leases
+//	recount    re-entries, inner Unlocks, Extend
+//	refill     the next fencing tokens
+//	move       HandOver and TakeOver
+//	resize     SetPermits, and the first number of permits
+//	sweep      releases of entries that Redis may still have, though no caller wants them
+//	fence      writes and reads of a quorum's fencing counters
+//	force      ForceUnlock and ForceUnlock
+//	inspect    State
+//	introduce  names of clients, see WithClientName
+//	once       results of a Once: read, left, forgotten
+//	check      whether a Redis answers, or was restarted; which channels a Cluster has; TrustNodes
+//	subscribe  subscriptions, and their ends
+type Command string
+
 // NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
 // reply of Redis, the command may have run. Its class is ErrUnavailable, or ErrRefused if no retry
 // helps, unless Cause is of another. For a quorum's node it may also be ErrNotAcquired or ErrLost, by

@@ -307,7 +307,7 @@ func ExampleSemaphore() {
 	}
 	_, err = workers.TryAcquire(permit.Context(), 2)
 	fmt.Println(errors.Is(err, relock.ErrNotAcquired))
-	if err := permit.Release(ctx); err != nil {
+	if err := permit.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
 	_, err = workers.Acquire(ctx, 5)
@@ -324,7 +324,7 @@ func ExampleAll() {
 	locks, closeLocks := opened()
 	defer closeLocks()
 	ctx := context.Background()
-	both := relock.All(locks.Mutex("account:7"), locks.Mutex("account:3"), locks.Semaphore("bank", 4).Permits(1))
+	both := relock.All(locks.Mutex("account:7"), locks.Mutex("account:3"), locks.Semaphore("bank", 4).Locker(1))
 
 	lease, err := both.Lock(ctx)
 	if err != nil {

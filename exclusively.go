@@ -19,7 +19,7 @@ type exclusively struct{}
 func (exclusively) usesGate(*config) bool              { return true }
 func (exclusively) keepsGate() bool                    { return true }
 func (exclusively) lingers(c *config) bool             { return c.lingers() }
-func (exclusively) carried() bool                      { return true }
+func (exclusively) nests() bool                        { return true }
 func (exclusively) asks(c *config) int                 { return c.block() }
 func (exclusively) begun(*hold)                        {}
 func (exclusively) atHand(*known, int) *hold           { return nil }

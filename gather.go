@@ -69,7 +69,8 @@ var errOneByOne = errors.New("relock: to be asked for one by one")
 // free. It fails with errOneByOne, or as the lock that keeps the caller out. If the caller tries, it does not
 // go on to wait: observers hear of a refusal, and WithWait does not bound the command.
 func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, error) {
-	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, hasSpare) {
+	spare := func(p part) bool { return p.base.pool.HasOther(p.base.amount) } // which p's own TryLock gives back
+	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, spare) {
 		return nil, errOneByOne
 	}
 	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
@@ -108,9 +109,6 @@ func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, erro
 	giveBack(ctx, g.leases, g.soon.Err() == nil)
 	return nil, g.refused(parts, err, m)
 }
-
-// hasSpare reports whether this process has idle holds of another amount than p takes.
-func hasSpare(p part) bool { return p.base.pool.HasOther(p.base.amount) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.
@@ -248,8 +246,9 @@ type part struct {
 	base *lock // what it embeds
 }
 
-// partsOf returns the locks that a function of that name was given, or what is wrong with them.
-func partsOf(function string, locks []Locker) ([]part, error) {
+// partsOf returns the locks that a function of that name was given, or what is wrong with them: noAny is why it
+// takes no AnyLock.
+func partsOf(function, noAny string, locks []Locker) ([]part, error) {
 	parts := make([]part, len(locks))
 	for i, l := range locks {
 		var of *lock
@@ -260,10 +259,15 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 			of = l.base(wire.Write)
 		case *Reader:
 			of = l.side().base(wire.Read)
-		case *Permits:
-			of = l.base()
+		case permits:
+			of = l.base
+		case nil:
+			return nil, fmt.Errorf("%w: %s of a nil Locker", ErrMisuse, function)
+		case *AnyLock:
+			return nil, fmt.Errorf("%w: %s of an AnyLock is not possible: %s", ErrMisuse, function, noAny)
 		default:
-			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
+			return nil, fmt.Errorf("%w: %s of a %T is not possible: it is a Locker of the program's own, and only locks "+
+				"that a Client made can be asked for together", ErrMisuse, function, l)
 		}
 		if err := of.valid(context.Background()); err != nil {
 			return nil, err

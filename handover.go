@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// HandOver ends the lease and leaves the lock standing for a handle, a text with which Mutex.TakeOver
-// goes on, in this process or another. The lock is not free in between. If no process takes it over
+// HandOver ends a lease of a Mutex on one Redis, and leaves the lock standing for a handle, a text with which
+// Mutex.TakeOver goes on, in this process or another. The lock is not free in between. If no process takes it over
 // within the time stays, the lock ends like one whose holder died, and its next waiter gets it. A handle
 // is used once. It is a secret: a caller that has it can take the lock. Redis has a digest of it alone, and
 // so have State, HeldError, logs and errors, from which no handle can be made.
@@ -27,7 +27,8 @@ import (
 //   - ErrLost when the lock was lost before, ErrClosed.
 //   - ErrUnavailable, in a *NodeError, if Redis did not answer. The lock is then freed in the background.
 //     If the command did run, that takes as long as stays says. ErrRefused if no retry helps.
-//   - errors.ErrUnsupported over a quorum, under WithRestartGuard and for an RWMutex; nothing changes.
+//   - errors.ErrUnsupported for a lease of another kind, over a quorum and under WithRestartGuard; nothing
+//     changes.
 func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle string, err error) {
 	if l.zero() {
 		return "", ErrNotHeld

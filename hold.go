@@ -51,11 +51,11 @@ type hold struct {
 	count tenure.Count
 	rest  tenure.Rest
 
-	lookAt clock.Stamp   // when the watchdog looks at the latest; zero before it knows the hold
-	gate   string        // the name of the lock's gate here, for as much as the hold has of the lock
-	atGate bool          // the holder is at that gate, and other goroutines wait behind it
-	last   uint64        // number of the latest observed lease, re-entries left out
-	notice chan struct{} // closed once another process wants the lock; nil until a caller asks for it
+	lookAt clock.Stamp // when the watchdog looks at the latest; zero before it knows the hold
+	gate   string      // the name of the lock's gate here, for as much as the hold has of the lock
+	atGate bool        // the holder is at that gate, and other goroutines wait behind it
+	last   uint64      // number of the latest observed lease, re-entries left out
+	notice *notice     // of another process that wants the lock; nil until a caller asks for it
 
 	sharing sharing // of a joint hold
 
@@ -68,6 +68,17 @@ type sharing struct {
 	awaited int  // goroutines that were invited and have not come yet: the hold waits for them
 }
 
+// notice is a context that ends once another process wants a lock.
+type notice struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newNotice() *notice {
+	ctx, end := context.WithCancel(context.Background())
+	return &notice{ctx, end}
+}
+
 // manner is how the leases of this process use one hold: one after the other (exclusively), or side by
 // side (jointly). The lock's kind decides it, once for a name. A manner has no state of its own.
 type manner interface {
@@ -78,8 +89,9 @@ type manner interface {
 	keepsGate() bool
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
-	// carried reports whether a lease's context shows the lease. If not, no caller re-enters.
-	carried() bool
+	// nests reports whether a Lock under the context of a lease re-enters it. If not, the context shows the
+	// lease to Held only, and to FromContext if Any took it.
+	nests() bool
 	// asks is how many tokens an entry asks for, and reserved how many leases the hold may serve that begins
 	// with a grant of so many.
 	asks(c *config) int
@@ -308,6 +320,19 @@ func (h *hold) gone() error {
 		h.lose(ErrLost)
 	}
 	return h.why()
+}
+
+// wish returns the notice of another process that wants the lock.
+func (h *hold) wish() *notice {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.notice == nil {
+		h.notice = newNotice()
+		if h.rest.IsWanted() {
+			h.notice.end()
+		}
+	}
+	return h.notice
 }
 
 // trusted returns until when a share is trusted, and the hold count; or why it is no longer trusted.

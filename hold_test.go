@@ -655,3 +655,25 @@ func TestCutBlockIsNotOverdrawn(t *testing.T) {
 		}
 	})
 }
+
+// The holds of a MultiLease may outlive it: it listens to what other processes wish of them until its Unlock.
+func TestMultiLeaseListensUntilItsUnlock(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		for _, late := range []bool{false, true} {
+			l, err := All(mutexes(c, "k", 2)...).Lock(t.Context())
+			require.NoError(t, err)
+			if !late {
+				l.Wanted()
+				require.Len(t, l.stops, 2)
+			}
+			require.NoError(t, l.Unlock(t.Context()))
+			for _, stop := range l.stops {
+				require.False(t, stop(), "it was stopped")
+			}
+			if late {
+				require.NotNil(t, l.Wanted())
+				require.Empty(t, l.stops)
+			}
+		}
+	})
+}

@@ -27,7 +27,7 @@ func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 
 
 func (jointly) keepsGate() bool                        { return true }
 func (jointly) lingers(*config) bool                   { return true }
-func (jointly) carried() bool                          { return true }
+func (jointly) nests() bool                            { return true }
 func (jointly) asks(*config) int                       { return 1 } // its hold is not passed on in memory
 func (jointly) reserved(_ *config, tokens int) int     { return tokens }
 func (jointly) atHand(*known, int) *hold               { return nil }

@@ -11,8 +11,9 @@ import (
 	"github.com/relock-go/relock/internal/node"
 )
 
-// A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
-// methods may be called from any goroutine.
+// A Lease is a lock of any kind that the caller holds, or permits of a Semaphore, from a successful Lock,
+// Acquire or Do until Unlock. Its methods may be called from any goroutine. They work for all kinds, unless
+// they say for which.
 type Lease struct {
 	lock   *lock
 	h      *hold
@@ -20,7 +21,7 @@ type Lease struct {
 	std    lazyctx.Ctx   // derives from the context that was given to Lock
 	told   atomic.Uint32 // what an observer knows of it
 	how    How
-	shown  bool   // though it is of permits, its context shows it
+	shown  bool   // though it is of permits, FromContext finds it
 	number uint64 // for observers
 }
 
@@ -118,24 +119,18 @@ func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
 // Value returns the lease for the key of its lock and for leaseKey. If the lease was unlocked, Value
-// returns a lease of the same lock further out, if there is one, but never another lock's. A permit's
-// context shows no lease, unless Any took it: an Acquire under it takes more, and it has no token. Other
-// keys may be the standard library's own, which look for a cause or a parent: its context answers them.
+// returns a lease of the same lock further out, if there is one, but never another lock's. For leaseKey it
+// looks past permits, which have no token, unless Any took them. Other keys may be the standard library's
+// own, which look for a cause or a parent: its context answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.lock.known) && c.lock.manner.carried() && !c.lease().unlocked() {
+		if key.same(c.lock.known) && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
-		if c.shown {
-			return c.Value(permitsKey{c.lock.known})
-		} else if c.lock.manner.carried() {
+		if c.shown || c.lock.manner.nests() {
 			return c.Value(c.lock.known)
-		}
-	case permitsKey:
-		if c.shown && key.same(c.lock.known) && !c.lease().unlocked() {
-			return c.lease()
 		}
 	case ownerKey:
 	default:
@@ -154,8 +149,9 @@ func (c *leaseCtx) endIfLost() {
 }
 
 func (c *leaseCtx) Done() <-chan struct{} {
-	c.endIfLost()
-	return c.std.Context().Done()
+	done := c.std.Context().Done()
+	_ = c.Err() // what ends by being asked, here or further out, closes done
+	return done
 }
 
 func (c *leaseCtx) Err() error {
@@ -164,7 +160,8 @@ func (c *leaseCtx) Err() error {
 }
 
 // Context returns the lease's context, derived from the one given to Lock. A Lock of the same lock
-// under it re-enters. It is done as soon as the lease can no longer be trusted. Its cause is
+// under it re-enters; an Acquire takes more permits. It is done as soon as the lease can no longer be
+// trusted. Its cause is
 //
 //   - ErrLost when the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it),
 //   - ErrClosed when the Client was closed,
@@ -213,10 +210,10 @@ var neverHeld = func() context.Context {
 // zero reports whether no Lock returned the lease: then its methods say that it holds nothing.
 func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
-// Token returns the fencing token of the lease, which its re-entries share. Every later grant of the
-// lock has a greater token, whichever process gets it, Java's RFencedLock included. A store that
-// remembers the greatest token it has seen, and refuses lower ones, is safe from a holder that acts
-// late. docs/safety.md says what resets the count. Permits have no token: theirs is 0.
+// Token returns the fencing token of a lease of a Mutex or an RWMutex, which its re-entries share, and 0 for
+// permits, which have none. Every later grant of the lock has a greater token, whichever process gets it,
+// Java's RFencedLock included. A store that remembers the greatest token it has seen, and refuses lower
+// ones, is safe from a holder that acts late. docs/safety.md says what resets the count.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -237,8 +234,8 @@ func (l *Lease) Until() time.Time {
 	return until.Wall()
 }
 
-// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
-// lease is over.
+// Count returns the hold count: how many Locks of this owner are not unlocked yet; 1 for permits, however
+// many they are. It is 0 once the lease is over.
 func (l *Lease) Count() int {
 	if l.zero() {
 		return 0
@@ -248,7 +245,7 @@ func (l *Lease) Count() int {
 }
 
 // Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter, with
-// WithMinHold not before its time.
+// WithMinHold not before its time. All permits of a lease are given back.
 // Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; the rest goes
 // on in the background. Errors:
 //
@@ -285,20 +282,13 @@ func (l *Lease) Unlock(ctx context.Context) error {
 //   - for goroutines of this process, except by a Once and at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
+//
+// Of a semaphore, the first process in line has 128 holders told at a time, and asks again until all were.
 func (l *Lease) Wanted() <-chan struct{} {
 	if l.zero() {
 		return nil
 	}
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.notice == nil {
-		h.notice = make(chan struct{})
-		if h.rest.IsWanted() {
-			close(h.notice)
-		}
-	}
-	return h.notice
+	return l.h.wish().Done()
 }
 
 func (l *Lease) unlocked() bool { return l.h.gaveBack(&l.share) }

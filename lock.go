@@ -138,10 +138,18 @@ func (lk *lock) refused(ctx context.Context, op driver.Op) error {
 	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
 }
 
-// enclosing returns the innermost lease of this lock that ctx carries and that is not unlocked.
-func (lk *lock) enclosing(ctx context.Context) *Lease {
+// carried returns the innermost lease of this lock that ctx carries and that is not unlocked.
+func (lk *lock) carried(ctx context.Context) *Lease {
 	l, _ := ctx.Value(lk.known).(*Lease)
 	return l
+}
+
+// enclosing returns the lease that a Lock under ctx re-enters.
+func (lk *lock) enclosing(ctx context.Context) *Lease {
+	if !lk.manner.nests() {
+		return nil
+	}
+	return lk.carried(ctx)
 }
 
 // enclosingLost reports whether ctx carries a lease of this lock that was lost.
@@ -155,7 +163,7 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	if err := lk.valid(ctx); err != nil {
 		return nil, err
 	}
-	return lk.enclosing(ctx).stillHeld()
+	return lk.carried(ctx).stillHeld()
 }
 
 // gate is the name of the gate in this process for leases that take as much.

@@ -6,8 +6,9 @@ import (
 )
 
 // A Locker is any lock of this package that gives one lease: a Mutex, an RWMutex for writing, its Reader,
-// Permits of a Semaphore, or an AnyLock. Code that only locks takes a Locker. It is no sync.Locker, which has no context and returns no error: see
-// Mutex.SyncLocker. It gains no method before the next major version, so a test may have one of its own.
+// permits of a Semaphore (Semaphore.Locker), or an AnyLock. Code that only locks takes a Locker. It is no
+// sync.Locker, which has no context and returns no error: see Mutex.SyncLocker. It gains no method before
+// the next major version, so a test may have one of its own.
 type Locker interface {
 	Name() string
 	Lock(ctx context.Context) (*Lease, error)
@@ -20,7 +21,7 @@ var (
 	_ Locker = (*Mutex)(nil)
 	_ Locker = (*RWMutex)(nil)
 	_ Locker = (*Reader)(nil)
-	_ Locker = (*Permits)(nil)
+	_ Locker = permits{}
 	_ Locker = (*AnyLock)(nil)
 )
 

@@ -107,7 +107,8 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 
 // Forget takes the result away: the next Do runs its function. A run under way when Forget comes leaves
 // nothing, as it may have begun with older data, and a Do that begins after Forget never returns an older
-// result. Forget fails as Mutex.State does; after ErrUnavailable it may come to pass, also late.
+// result. Forget fails as Mutex.State does; after ErrUnavailable the result may still be
+// removed, later.
 func (o *Once[T]) Forget(ctx context.Context) error {
 	r := o.base()
 	if err := r.begin(ctx, driver.Once); err != nil {

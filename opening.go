@@ -42,12 +42,8 @@ func init() {
 		return h, h.claim
 	}
 	opening.Outward = outward
-	opening.LeaseOf = func(permit any) any { return permit.(*Permit).held() }
 	opening.HolderOf = func(lease any) (client, kind string) {
-		l, is := lease.(*Lease)
-		if !is {
-			l = lease.(*Permit).held()
-		}
+		l := lease.(*Lease)
 		if l.zero() {
 			return "", ""
 		}

@@ -78,8 +78,8 @@ func WithMaxHold(d time.Duration) Option {
 // process or another. At d it goes to the next waiter at once. An Unlock after d gives it back at
 // once. Each lease counts from its own start, but a re-entry's d has no effect.
 //
-// The process may exit after Unlock, with or without Close: Redis then ends the lock by itself, at d
-// or later by 2 % of what is left or of the lease, whichever is more. Waiters learn of that with
+// The process may exit after Unlock, with or without Close: Redis then ends the lock by itself, at d,
+// or later by up to 2 % of the remaining time or of the lease, whichever is more. Waiters learn of that with
 // their next poll. The lock may end with the lease it had instead
 //
 //   - if Unlock fails with ErrUnavailable or ErrRefused, or one of the lock's commands runs late;

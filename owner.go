@@ -11,9 +11,6 @@ type ownerKey struct{}
 // leaseKey is the key by which FromContext asks for the innermost lease, of whichever lock.
 type leaseKey struct{}
 
-// permitsKey is the key by which Held asks for the innermost lease of permits that Any took.
-type permitsKey struct{ *known }
-
 // ownerCtx names the owner of locks taken under it, and hides the leases above it.
 type ownerCtx struct {
 	context.Context
@@ -23,7 +20,7 @@ type ownerCtx struct {
 
 func (c *ownerCtx) Value(key any) any {
 	switch key.(type) {
-	case *known, leaseKey, permitsKey:
+	case *known, leaseKey:
 		return nil
 	case ownerKey:
 		return c

@@ -85,7 +85,7 @@ func (a *attempt) enter() (l *Lease, c claim.Claim, atGate bool, err error) {
 }
 
 // use turns a baton into a lease, or into a claim with which the caller asks Redis. It returns neither,
-// and no error, if the hold to join may be joined no more: then the caller enters the gate again.
+// and no error, if the hold can no longer be joined: then the caller enters the gate again.
 func (a *attempt) use(b baton) (l *Lease, c claim.Claim, err error) {
 	switch b := b.(type) {
 	case *hold:
@@ -119,7 +119,7 @@ func (a *attempt) accept(h *hold, how How, now clock.Stamp) (*Lease, error) {
 }
 
 // join gives the caller a lease of a joint hold, unless the caller has given up. invited says that the
-// hold waits for the caller. If the hold may be joined no more, or trusts its lease for longer than the
+// hold waits for the caller. If the hold can no longer be joined, or trusts its lease for longer than the
 // caller's options allow, join shuts the gate and returns neither a lease nor an error.
 func (a *attempt) join(h *hold, invited bool) (*Lease, error) {
 	now, gaveUp := clock.Now(), a.wctx.Err() != nil

@@ -105,8 +105,8 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 //
 // A reader's lease differs from a writer's:
 //
-//   - The readers of this process share a hold, with the lease that the first of them asked for.
-//     Until, Extend and a loss concern all of them.
+//   - The readers of this process share a hold, with the lease that the first of them asked for, and
+//     one deadline: Until, Extend and a loss affect them all.
 //   - Count is 1, or that of the write lease that was re-entered.
 //   - Token is the same for all that share the hold. It is above the tokens of all writers before,
 //     and below those of all writers after.
@@ -222,9 +222,9 @@ func (lk *lock) refuses(ctx context.Context, err error) (*Lease, error) {
 //
 // On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
-//   - ErrMisuse for a lease that is no write lease, that was entered more than once, or that was
-//     unlocked (ErrNotHeld), and for a fixed lease that is longer than WithRedissonWatchdog allows a
-//     reader (ErrInvalidOption).
+//   - errors.ErrUnsupported for any other lease.
+//   - ErrMisuse for a write lease that was entered more than once, or that was unlocked (ErrNotHeld), and
+//     for a fixed lease that is longer than WithRedissonWatchdog allows a reader (ErrInvalidOption).
 //   - ErrLost when the lock was lost, ErrClosed.
 //   - ErrUnavailable, in a *NodeError, if Redis failed or was silent for a command timeout; ErrRefused
 //     if no retry helps.
@@ -310,7 +310,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 
 var (
 	errOwned        = fmt.Errorf("%w: an RWMutex under WithOwner", wire.Unsupported)
-	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", ErrMisuse)
+	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", wire.Unsupported)
 	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first",
 		ErrMisuse)
 )

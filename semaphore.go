@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
@@ -16,8 +15,8 @@ import (
 // RPermitExpirableSemaphore of the same name. It holds no state of its own: any number of values may be
 // made for one name, and all methods may be called from any goroutine.
 //
-// A permit is held as a lock is: with a lease that the watchdog extends, and a context that ends when
-// the permit is lost. The permits of a process that died are free again once its lease is over.
+// Permits are held as a lock is, by a Lease: the watchdog extends it, its context ends when the permits are
+// lost, and Unlock gives them back. The permits of a process that died are free again once its lease is over.
 //
 //   - Waiters come in order of arrival, as of golang.org/x/sync/semaphore: one that wants many permits
 //     keeps out those behind it. The goroutines of one process that want as many as one another have
@@ -26,10 +25,10 @@ import (
 //   - A semaphore is a limit, not exclusion. Its permits have no fencing tokens, since their holders
 //     have no order. So a store cannot refuse the late write of a holder that lost its permit. The limit
 //     is exceeded while such a holder works on after its context has ended; after a failover that lost
-//     permits, until the holders' next renewals; and by a JVM whose clock is ahead of the server's, which
-//     may free a permit so much before its lease ends: its holder hears of it with its next renewal.
-//   - An Acquire never re-enters: it takes more permits, also under a permit's context. FromContext and
-//     Token look past permits, unless Any took them.
+//     permits, until the holders' next renewals; and by a JVM whose clock runs ahead: it may free a permit
+//     early, by that difference, of which the holder hears with its next renewal.
+//   - An Acquire never re-enters: it takes more permits, also under the context of a lease of permits.
+//     FromContext and Token look past such a lease, unless Any took it.
 //
 // A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
 // methods fail with errors.ErrUnsupported.
@@ -64,74 +63,77 @@ func (s *Semaphore) Name() string { return s.base().name() }
 //   - ErrTooMany if k is more than the semaphore has, as this value or Redis says. A waiter is told so
 //     too, once the number is made smaller.
 //   - ErrInvalidOption for a k that is out of range.
-func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permit, error) {
-	return s.acquire(ctx, k, waiting)
+func (s *Semaphore) Acquire(ctx context.Context, k int) (*Lease, error) {
+	return s.taking(k).Lock(ctx)
 }
 
 // TryAcquire takes k permits if they are free and no process waits, in one round trip, as Mutex.TryLock
 // does. It takes three for a name of which Redis keeps no number, and where idle permits of this Client
 // (WithLinger), of Acquires of another k, are in the way: they are given back before it is refused. Errors
 // are those of Acquire and TryLock.
-func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
-	return s.acquire(ctx, k, trying)
+func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Lease, error) {
+	return s.taking(k).TryLock(ctx)
 }
 
 // Do runs fn while it holds one permit, as Mutex.Do runs it under a lock.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.lease(ctx, 1, waiting) }, fn)
+	return s.taking(1).Do(ctx, fn)
 }
 
-// base returns what every kind of lock embeds.
-func (s *Semaphore) base() *lock {
-	if s == nil || s.zero() {
-		return unmade("Semaphore")
+// Locker returns k of the semaphore's permits as a lock, for All, Any and code that takes any lock. Its
+// methods fail as Acquire of k does. Held returns the lease of permits of the semaphore, of whatever number,
+// that ctx carries.
+func (s *Semaphore) Locker(k int) Locker { return s.taking(k) }
+
+// taking returns the semaphore as a lock of which each lease takes k permits, with what is wrong with k.
+func (s *Semaphore) taking(k int) permits {
+	base := s.base()
+	if k == 1 || base.err != nil {
+		return permits{base}
 	}
-	return &s.lock
-}
-
-// acquire is Acquire or TryAcquire.
-func (s *Semaphore) acquire(ctx context.Context, k int, m mode) (*Permit, error) {
-	l, err := s.lease(ctx, k, m)
-	if err != nil {
-		return nil, err
+	own := *base
+	switch own.amount = k; {
+	case k < 1 || k > maxPermits:
+		own.err = fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, maxPermits)
+	case k > s.size:
+		own.err = fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
 	}
-	return &Permit{l}, nil
+	return permits{&own}
 }
 
-// lease takes k permits.
-func (s *Semaphore) lease(ctx context.Context, k int, m mode) (*Lease, error) {
-	if err := s.base().valid(ctx); err != nil {
+// permits are some of a Semaphore's permits, as a lock.
+type permits struct{ base *lock }
+
+func (p permits) Name() string                                { return p.base.name() }
+func (p permits) Lock(ctx context.Context) (*Lease, error)    { return p.take(ctx, waiting) }
+func (p permits) TryLock(ctx context.Context) (*Lease, error) { return p.take(ctx, trying) }
+func (p permits) Held(ctx context.Context) (*Lease, error)    { return p.base.held(ctx) }
+
+func (p permits) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, p.Lock, fn)
+}
+
+// take is lock.acquire. It then compares the number of permits, if Redis has answered.
+func (p permits) take(ctx context.Context, m mode) (*Lease, error) {
+	if err := p.base.valid(ctx); err != nil {
 		return nil, err
 	}
 	if owner, err := ownerOf(ctx); owner != "" || err != nil {
 		return nil, cmp.Or(err, errOwnedPermit)
 	}
-	lk, err := s.taking(k)
-	if err != nil {
-		return nil, err
-	}
-	l, err := lk.acquire(ctx, m)
-	if err == nil || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrTooMany) { // Redis has answered
-		lk.compare()
+	l, err := p.base.acquire(ctx, m)
+	if err == nil || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrTooMany) {
+		p.base.compare()
 	}
 	return l, err
 }
 
-// taking returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
-func (s *Semaphore) taking(k int) (*lock, error) {
-	switch {
-	case s.base().valid(context.Background()) != nil:
-		return s.base(), nil
-	case k < 1 || k > maxPermits:
-		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, maxPermits)
-	case k > s.size:
-		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
-	case k == 1:
-		return &s.lock, nil
+// base returns what every kind of lock embeds, nil for a nil Semaphore.
+func (s *Semaphore) base() *lock {
+	if s == nil {
+		return nil
 	}
-	own := s.lock
-	own.amount = k
-	return &own, nil
+	return &s.lock
 }
 
 // State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how
@@ -160,42 +162,8 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	return lk.k.explained(lk.resize(ctx, n, true))
 }
 
-// ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false
-// when none was held, and fails as State does. relock's holders are told as ForceUnlock tells a holder;
-// Redisson's are not. Until then they work on beside the new holders.
-func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.base().force(ctx) }
-
-// A Permit is what a caller of Acquire holds, until Release: as many permits as it asked for. Its
-// methods may be called from any goroutine.
-type Permit struct{ lease *Lease }
-
-// held returns the lease that the permits are held by, nil for a Permit that no Acquire returned.
-func (p *Permit) held() *Lease {
-	if p == nil {
-		return nil
-	}
-	return p.lease
-}
-
-// Context returns the permit's context, derived from the one given to Acquire. It ends as that of a
-// Lease does, with the same causes.
-func (p *Permit) Context() context.Context { return p.held().Context() }
-
-// Release gives all that was acquired back. Errors are those of Lease.Unlock.
-func (p *Permit) Release(ctx context.Context) error { return p.held().Unlock(ctx) }
-
-// Extend makes the permit last at least d from now, as Lease.Extend does.
-func (p *Permit) Extend(ctx context.Context, d time.Duration) error { return p.held().Extend(ctx, d) }
-
-// Until returns when the permit ends unless it is renewed, as Lease.Until does.
-func (p *Permit) Until() time.Time { return p.held().Until() }
-
-// Wanted returns a channel that is closed once another process of relock's waits for permits, as
-// Lease.Wanted does. The first process in line has 128 holders told at a time, and asks again until all
-// were.
-func (p *Permit) Wanted() <-chan struct{} { return p.held().Wanted() }
-
-// Name returns the name of the semaphore.
-func (p *Permit) Name() string { return p.held().Name() }
+// ForceUnlock frees all permits, whichever holders have them, and hands them to the waiters, as
+// Mutex.ForceUnlock does: it returns false when none was held. Redisson's holders are not told.
+func (s *Semaphore) ForceUnlock(ctx context.Context) (bool, error) { return s.base().force(ctx) }
 
 var errOwnedPermit = fmt.Errorf("%w: a Semaphore under WithOwner", wire.Unsupported)

@@ -15,8 +15,8 @@ type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
 
-// carried is false: an Acquire under a permit's context takes more.
-func (severally) carried() bool { return false }
+// nests is false: an Acquire under a permit's context takes more.
+func (severally) nests() bool { return false }
 
 // reserved is what the entry asks for: there are no tokens that could be used up.
 func (severally) reserved(c *config, _ int) int { return c.block() }

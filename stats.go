@@ -28,26 +28,6 @@ type CommandStats struct {
 	Unanswered uint64 // not answered, or not sent because there was no connection
 }
 
-// Command says what a command to Redis is for, in a word that fits a metric's attribute. A later release
-// may add words, and part or merge them: programs show them, and do not list them. The words of this one:
-//
-//	acquire    questions for a lock; on a quorum votes
-//	release    locks given back
-//	renew      renewals of leases
-//	recount    re-entries, inner Unlocks, Extend
-//	refill     the next fencing tokens
-//	move       HandOver and TakeOver
-//	resize     SetPermits, and the first number of permits
-//	sweep      releases of entries that Redis may still have, though no caller wants them
-//	fence      writes and reads of a quorum's fencing counters
-//	force      ForceUnlock and ForceRelease
-//	inspect    State
-//	introduce  names of clients, see WithClientName
-//	once       results of a Once: read, left, forgotten
-//	check      whether a Redis answers, or was restarted; which channels a Cluster has; TrustNodes
-//	subscribe  subscriptions, and their ends
-type Command string
-
 // Stats returns what the client has counted. It sends no command, and works on a closed client too.
 func (c *Client) Stats() Stats {
 	k := c.coreOrNil()

@@ -79,7 +79,7 @@ func (h *hold) Wanted(sure bool) {
 	h.mu.Lock()
 	news := h.rest.Wanted(sure)
 	if news && h.notice != nil {
-		close(h.notice)
+		h.notice.end()
 	}
 	if h.rest.Idle {
 		h.k.watchdog.Schedule(h, watchdog.Look{At: now}, now)

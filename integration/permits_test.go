@@ -50,7 +50,7 @@ func (p *performer) permits(name string, size, who int) {
 			p.write(at, trusted, name, who, call, strconv.Itoa(k))
 			going = at < end
 		}
-		err = held.Release(context.Background())
+		err = held.Unlock(context.Background())
 		if err != nil && !errors.Is(err, relock.ErrLost) && !errors.Is(err, relock.ErrUnavailable) {
 			p.write(now(), failed, name, who, call, fmt.Sprintf("Release: %v", err))
 		}

@@ -143,7 +143,7 @@ func (l load) take(locks *relock.Client, rdb rueidis.Client) func(context.Contex
 		if err := rdb.Do(ctx, rdb.B().Decrby().Key(l.counter).Decrement(int64(k)).Build()).Error(); err != nil {
 			return e, err
 		}
-		return e, permit.Release(ctx)
+		return e, permit.Unlock(ctx)
 	}
 }
 

@@ -34,7 +34,7 @@ func permitsOf(t *testing.T, jvm *peer, locks *relock.Client, name string, size 
 
 // permitted is the end of a Go wait for permits.
 type permitted struct {
-	permit *relock.Permit
+	permit *relock.Lease
 	at     time.Time
 	err    error
 }
@@ -47,17 +47,17 @@ func (p permits) java(thread, command string, args ...string) string {
 	return p.jvm.Do(thread, command, append([]string{p.which()}, args...)...)
 }
 
-func (p permits) acquire(k int) *relock.Permit {
+func (p permits) acquire(k int) *relock.Lease {
 	p.t.Helper()
 	permit, err := p.sem.Acquire(p.t.Context(), k)
 	require.NoError(p.t, err)
 	return permit
 }
 
-func (p permits) release(all ...*relock.Permit) {
+func (p permits) release(all ...*relock.Lease) {
 	p.t.Helper()
 	for _, permit := range all {
-		require.NoError(p.t, permit.Release(p.t.Context()))
+		require.NoError(p.t, permit.Unlock(p.t.Context()))
 	}
 }
 
@@ -72,7 +72,7 @@ func (p permits) wait(k int) <-chan permitted {
 }
 
 // granted is the permit of a Go waiter, which must have got it promptly after an instant.
-func (p permits) granted(waiter <-chan permitted, since time.Time) *relock.Permit {
+func (p permits) granted(waiter <-chan permitted, since time.Time) *relock.Lease {
 	p.t.Helper()
 	got := await(p.t, waiter)
 	require.NoError(p.t, got.err)
@@ -207,16 +207,16 @@ func (p permits) ends(server *redistest.Server) {
 
 	kept = p.acquire(1)
 	taken := p.java("a", "acquire", "1", minute)
-	freed, err := p.sem.ForceRelease(ctx)
+	freed, err := p.sem.ForceUnlock(ctx)
 	require.NoError(p.t, err)
 	require.True(p.t, freed)
 	require.Equal(p.t, "false", p.java("a", "tryRelease", taken), "a permit that Go took away")
-	require.ErrorIs(p.t, kept.Release(ctx), relock.ErrLost)
+	require.ErrorIs(p.t, kept.Unlock(ctx), relock.ErrLost)
 	p.is(0, 2)
 
 	kept = p.acquire(2)
 	require.Equal(p.t, "true", p.java("a", "delete"))
-	require.ErrorIs(p.t, kept.Release(ctx), relock.ErrLost)
+	require.ErrorIs(p.t, kept.Unlock(ctx), relock.ErrLost)
 	p.release(p.acquire(2)) // which makes the semaphore anew
 	p.is(0, noSize)
 
@@ -458,7 +458,7 @@ func runPermits(t *testing.T, s site, server *redistest.Server, name string, n i
 	t.Helper()
 	p := permitsOf(t, peers[java][0], s.locks(t), name, n)
 	barrier := p.acquire(n)
-	entries := runBehind(t, s, server, loads, peers, func() error { return barrier.Release(t.Context()) }, permitsChannel(name))
+	entries := runBehind(t, s, server, loads, peers, func() error { return barrier.Unlock(t.Context()) }, permitsChannel(name))
 	most := slices.MaxFunc(entries, func(a, b entry) int { return int(a.token - b.token) })
 	require.LessOrEqual(t, most.token, int64(n), "a permit too many: %+v", most)
 	t.Logf("%d permits of %d in use at the most", most.token, n)

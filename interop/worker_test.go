@@ -71,9 +71,8 @@ type worker struct {
 	locks *relock.Client
 	rdb   rueidis.Client
 
-	mu      sync.Mutex // guards what follows
-	leases  map[string]*relock.Lease
-	permits map[string]*relock.Permit
+	mu     sync.Mutex // guards leases
+	leases map[string]*relock.Lease
 }
 
 // work follows the lines of standard input until their end. As in the Java program each thread name is a goroutine.
@@ -87,7 +86,7 @@ func work(spec string) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{leases: make(map[string]*relock.Lease), permits: make(map[string]*relock.Permit)}
+	w := &worker{leases: make(map[string]*relock.Lease)}
 	if w.rdb, err = s.open(); err != nil {
 		return err
 	}
@@ -168,11 +167,11 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 		permit, err := w.locks.Semaphore(args[0], noSize).Acquire(ctx, k)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.permits[thread+" "+args[0]] = permit
+		w.leases[thread+" "+args[0]] = permit
 		return "", err
 	case "lost":
 		w.mu.Lock()
-		permit := w.permits[args[1]+" "+args[0]]
+		permit := w.leases[args[1]+" "+args[0]]
 		w.mu.Unlock()
 		<-permit.Context().Done()
 		return "", context.Cause(permit.Context())

@@ -635,7 +635,7 @@ func (l *locked) state(ctx context.Context, locks *relock.Client, name string) (
 func (l *locked) locker(locks *relock.Client, name string) relock.Locker {
 	switch {
 	case l.limits():
-		return locks.Semaphore(name, l.permits).Permits(1)
+		return locks.Semaphore(name, l.permits).Locker(1)
 	case l.shared:
 		return locks.RWMutex(name).Reader()
 	case l.writes:

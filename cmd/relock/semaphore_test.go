@@ -116,7 +116,7 @@ func TestUnlockSemaphore(t *testing.T) {
 	srv.Do("DEL", "pool", "{pool}:timeout", "relock_permits:{pool}")
 	permit, err := other(t, srv).Semaphore("pool", 1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	granted := make(chan *relock.Permit, 1)
+	granted := make(chan *relock.Lease, 1)
 	waits := other(t, srv).Semaphore("pool", 1)
 	go func() {
 		p, _ := waits.Acquire(t.Context(), 1)
@@ -125,7 +125,7 @@ func TestUnlockSemaphore(t *testing.T) {
 	require.Eventually(t, func() bool { return listed(t, "-redis", srv.Addr())["pool"].Waiters == 1 }, patience, time.Millisecond)
 	require.Equal(t, "freed \"pool\"\n", unlock("y\n").out)
 	<-permit.Context().Done()
-	require.NoError(t, (<-granted).Release(t.Context()))
+	require.NoError(t, (<-granted).Unlock(t.Context()))
 	require.Equal(t, result{out: "nobody holds \"pool\"\n"}, unlock(""))
 	require.Equal(t, result{out: "nobody holds \"pool\"\n"}, unlock("", "-y"))
 }
@@ -179,8 +179,8 @@ func TestRunUnderAPermit(t *testing.T) {
 	}
 	require.Regexp(t, `^relock run: waiting for lock "pool": 2 of 2 permits are held, the next lease ends in \d+s unless renewed$`,
 		strings.TrimSpace(waitsFor(t, srv, "-n", "2", "pool")))
-	require.NoError(t, first.Release(t.Context()))
-	require.NoError(t, second.Release(t.Context()))
+	require.NoError(t, first.Unlock(t.Context()))
+	require.NoError(t, second.Unlock(t.Context()))
 
 	srv.Do("HSET", "orders", "owner", "1")
 	got = relockRun("run", "-redis", srv.Addr(), "-n", "2", "orders", "--", "true")

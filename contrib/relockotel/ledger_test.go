@@ -72,10 +72,6 @@ type unlocker interface {
 	Unlock(context.Context) error
 }
 
-type permit struct{ *relock.Permit }
-
-func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
-
 // wait is a context that a call gets: of a moment, or ended.
 func (p *player) wait(ctx context.Context) (context.Context, context.CancelFunc) {
 	switch p.rand.IntN(10) {
@@ -110,15 +106,9 @@ func (p *player) take(around context.Context) unlocker {
 	case 3:
 		lease, err = p.locks.RWMutex("rw:"+name, opts...).TryRLock(ctx)
 	case 4:
-		lease, err = p.locks.Semaphore("sem:"+name, 2).Permits(1 + p.rand.IntN(2)).Lock(ctx)
+		lease, err = p.locks.Semaphore("sem:"+name, 2).Locker(1 + p.rand.IntN(2)).Lock(ctx)
 	case 5:
-		var got *relock.Permit
-		got, err = p.locks.Semaphore("sem:"+name, 2).Acquire(ctx, 1+p.rand.IntN(2))
-		p.called(err)
-		if err != nil {
-			return nil
-		}
-		return permit{got}
+		lease, err = p.locks.Semaphore("sem:"+name, 2).Acquire(ctx, 1+p.rand.IntN(2))
 	case 6:
 		lease, err = p.locks.Mutex("string").TryLock(ctx) // not a lock: refused
 	case 7:

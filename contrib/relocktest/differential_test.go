@@ -51,13 +51,12 @@ func said(err error) string {
 	return text
 }
 
-// had is a lease or a permit that a random sequence got.
+// had is what a random sequence got.
 type had struct {
 	of     string // the lock
 	client int
 	ctx    context.Context
 	lease  *relock.Lease
-	permit *relock.Permit
 	multi  *relock.MultiLease
 	nested bool // under another lease
 }
@@ -161,14 +160,11 @@ func (s *stranger) step() {
 		s.lease("TryRLock", "rw:"+name, i, around, l, err)
 	case 6:
 		k := 1 + s.rand.IntN(4)
-		p, err := sem.TryAcquire(ctx, k)
-		s.note("p%d TryAcquire s:%s %d %s: %s", i, name, k, around, said(err))
-		if err == nil {
-			s.keep(&had{of: "s:" + name, client: i, ctx: p.Context(), permit: p}, nil)
-		}
+		l, err := sem.TryAcquire(ctx, k)
+		s.lease(fmt.Sprint("TryAcquire ", k), "s:"+name, i, around, l, err)
 	case 7:
-		l, err := sem.Permits(1 + s.rand.IntN(3)).TryLock(ctx)
-		s.lease("Permits", "s:"+name, i, around, l, err)
+		l, err := sem.Locker(1 + s.rand.IntN(3)).TryLock(ctx)
+		s.lease("TryLock", "s:"+name, i, around, l, err)
 	case 8:
 		other := c.Mutex([]string{"m:a", "m:b", "m:c"}[s.rand.IntN(3)])
 		l, err := relock.All(m, other).TryLock(ctx)
@@ -204,7 +200,7 @@ func (s *stranger) step() {
 		case 0:
 			force, of = rw.ForceUnlock, "rw:"+name
 		case 1:
-			force, of = sem.ForceRelease, "s:"+name
+			force, of = sem.ForceUnlock, "s:"+name
 		}
 		freed, err := force(ctx)
 		s.note("p%d Force %s: %s %v", i, of, said(err), freed)
@@ -252,10 +248,6 @@ func (s *stranger) end() {
 	ctx := s.t.Context()
 	cause := said(context.Cause(h.ctx))
 	switch what := s.rand.IntN(6); {
-	case h.permit != nil && what == 0:
-		s.note("Extend %d %s: %s", i, cause, said(h.permit.Extend(ctx, 2*time.Minute)))
-	case h.permit != nil:
-		s.note("Release %d %s: %s", i, cause, said(h.permit.Release(ctx)))
 	case h.multi != nil:
 		s.note("Unlock all %d %s: %s", i, cause, said(h.multi.Unlock(ctx)))
 	case what == 0:

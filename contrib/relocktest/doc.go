@@ -22,7 +22,7 @@
 // # Trouble
 //
 //   - [Hold]: another process has the lock.
-//   - [Lose], [LosePermit]: the lock, or the permit, is lost while code runs under it.
+//   - [Lose]: the lock is lost while code runs under it.
 //   - [RedisDown] and [RedisUp]: Redis cannot be reached.
 //   - [Crash]: the holder's process dies.
 //   - [Want]: another process wants the lock; [Beside] makes such a process by hand.

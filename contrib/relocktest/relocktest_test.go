@@ -442,7 +442,6 @@ func TestMisuseIsTold(t *testing.T) {
 			"Crash: no client of this package":                  func(t testing.TB) { Crash(t, nil) },
 			"RedisDown: no client of this package":              func(t testing.TB) { RedisDown(t, new(relock.Client)) },
 			"Lose: no client of this package":                   func(t testing.TB) { Lose(t, nil) },
-			"LosePermit: no client of this package":             func(t testing.TB) { LosePermit(t, nil) },
 			"Want: no client of this package":                   func(t testing.TB) { Want(t, new(relock.Lease)) },
 			"Lose: the lease of \"over\" is over":               func(t testing.TB) { Lose(t, over) },
 			"Want: the lease of \"over\" is over":               func(t testing.TB) { Want(t, over) },

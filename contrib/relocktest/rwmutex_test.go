@@ -53,7 +53,7 @@ func TestLoseAPermit(t *testing.T) {
 		locks := New(t)
 		permit, err := locks.Semaphore("k", 2).Acquire(t.Context(), 2)
 		require.NoError(t, err)
-		granted := make(chan *relock.Permit, 1)
+		granted := make(chan *relock.Lease, 1)
 		go func() {
 			p, err := Beside(t, locks).Semaphore("k", 2).Acquire(t.Context(), 1)
 			if err != nil {
@@ -62,8 +62,8 @@ func TestLoseAPermit(t *testing.T) {
 			granted <- p
 		}()
 		within(t, permit.Wanted())
-		LosePermit(t, permit)
+		Lose(t, permit)
 		require.ErrorIs(t, context.Cause(permit.Context()), relock.ErrLost)
-		require.NoError(t, within(t, granted).Release(context.Background()))
+		require.NoError(t, within(t, granted).Unlock(context.Background()))
 	})
 }

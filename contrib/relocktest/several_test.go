@@ -15,7 +15,7 @@ func TestLoseOneOfSeveral(t *testing.T) {
 	everywhere(t, func(t *testing.T, b bed) {
 		locks := b.s.New(t)
 		together := relock.All(locks.Mutex("a"), locks.Mutex("b"), locks.Mutex("c"))
-		mixed := relock.All(locks.Mutex("x"), locks.RWMutex("y").Reader(), locks.Semaphore("z", 2).Permits(2))
+		mixed := relock.All(locks.Mutex("x"), locks.RWMutex("y").Reader(), locks.Semaphore("z", 2).Locker(2))
 		for _, name := range []string{"a", "b", "c", "x", "y", "z"} {
 			all := together
 			if name >= "x" {
@@ -65,7 +65,7 @@ func TestAnyInABubble(t *testing.T) {
 // Another process waits for a permit, and gets it.
 func TestWantALeaseOfPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease, err := New(t).Semaphore("k", 2).Permits(2).Lock(t.Context())
+		lease, err := New(t).Semaphore("k", 2).Locker(2).Lock(t.Context())
 		require.NoError(t, err)
 		granted := Want(t, lease)
 		require.NoError(t, lease.Unlock(t.Context()))

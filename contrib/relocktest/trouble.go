@@ -53,8 +53,7 @@ func (p *process) lock(kind, name string) exclusive {
 // semaphore is a semaphore of whose permits one is taken, and all are freed.
 type semaphore struct{ *relock.Semaphore }
 
-func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) { return s.Permits(1).Lock(ctx) }
-func (s semaphore) ForceUnlock(ctx context.Context) (bool, error)   { return s.ForceRelease(ctx) }
+func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) { return s.Acquire(ctx, 1) }
 
 // holderOf returns the process that has a lease, and the kind of its lock.
 func holderOf(t testing.TB, call string, lease *relock.Lease) (p *process, kind string) {
@@ -73,55 +72,31 @@ func (p *process) unlock(l *relock.Lease) {
 // Lose takes the lock of lease away from its holder, and returns once lease's context has ended, with
 // cause relock.ErrLost. The lock goes to the next waiter, or is free. Code under Do gets at its lease
 // by relock.FromContext. Of several locks, lease is that of one: relock.MultiLease.Lease, or the lock's
-// Held. Of a lease of permits (relock.Semaphore.Permits), all permits of the semaphore are taken away.
+// Held. If it is of permits, all permits of the semaphore are taken away.
 //
 // It works as relock.Mutex.ForceUnlock, so the holder is told at once. During RedisDown the holder
 // finds out when its lease ends. The test fails if the lease is over already.
 func Lose(t testing.TB, lease *relock.Lease) {
 	t.Helper()
 	p, kind := holderOf(t, "Lose", lease)
-	p.lose(t, "Lose", lease, func(other *process) (bool, error) {
-		return other.lock(kind, lease.Name()).ForceUnlock(context.Background())
-	})
-}
-
-// LosePermit takes a permit away from its holder, and returns once the permit's context has ended, with
-// cause relock.ErrLost. It takes all permits of the semaphore, as relock.Semaphore.ForceRelease does. The
-// test fails if the permit is over already.
-func LosePermit(t testing.TB, permit *relock.Permit) {
-	t.Helper()
-	client, kind := opening.HolderOf(permit)
-	processBy(t, "LosePermit", client).lose(t, "LosePermit", permit, func(other *process) (bool, error) {
-		return other.lock(kind, permit.Name()).ForceUnlock(context.Background())
-	})
-}
-
-// held is a lease or a permit.
-type held interface {
-	Name() string
-	Context() context.Context
-}
-
-// lose has another process free what is held, and waits until its holder knows.
-func (p *process) lose(t testing.TB, call string, h held, free func(other *process) (bool, error)) {
-	t.Helper()
-	if h.Context().Err() != nil {
-		t.Fatalf("relocktest: %s: the lease of %q is over: %v", call, h.Name(), context.Cause(h.Context()))
+	ctx := lease.Context()
+	if ctx.Err() != nil {
+		t.Fatalf("relocktest: Lose: the lease of %q is over: %v", lease.Name(), context.Cause(ctx))
 	}
 	other := p.beside(t)
 	other.wire.mend() // this process reaches Redis even during RedisDown
-	for began := time.Now(); h.Context().Err() == nil; {
+	for began := time.Now(); ctx.Err() == nil; {
 		// If it frees nothing, an earlier try did and its answer was lost, or the lease has just run out.
-		_, err := free(other)
+		_, err := other.lock(kind, lease.Name()).ForceUnlock(context.Background())
 		if err == nil {
 			break
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("relocktest: %s: the lock %q was not taken away: %v", call, h.Name(), err)
+			t.Fatalf("relocktest: Lose: the lock %q was not taken away: %v", lease.Name(), err)
 		}
 		time.Sleep(pause)
 	}
-	<-h.Context().Done() // at the latest when the lease ends
+	<-ctx.Done() // at the latest when the lease ends
 }
 
 // Want has another process wait for the lock of lease, for an RWMutex as a writer, for a Semaphore for

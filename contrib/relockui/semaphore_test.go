@@ -80,7 +80,7 @@ func TestForceOfASemaphore(t *testing.T) {
 	require.Equal(t, "1", srv.Do("ZCARD", "{pool}:timeout"))
 
 	srv.Do("DEL", "pool", "{pool}:timeout")
-	var permits []*relock.Permit
+	var permits []*relock.Lease
 	for range 2 {
 		p, err := newClient(t, srv.Client()).Semaphore("pool", 2).Acquire(t.Context(), 1)
 		require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestForceOfASemaphore(t *testing.T) {
 	for _, grant := range regexp.MustCompile(`name="grant" value="([^"]*)"`).FindAllStringSubmatch(s.get("/force?name=pool"), -1) {
 		form.Add("grant", grant[1])
 	}
-	require.NoError(t, permits[0].Release(t.Context()))
+	require.NoError(t, permits[0].Unlock(t.Context()))
 	got := s.do(http.MethodPost, forcePath("pool"), form)
 	require.Equal(t, http.StatusOK, got.status, "one of those that were named still holds: %s", got.body)
 	<-permits[1].Context().Done()

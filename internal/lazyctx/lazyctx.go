@@ -78,7 +78,8 @@ func (c *Ctx) Err() error {
 		return nil
 	case is != nil && is.made == nil:
 		return context.Canceled
-	default: // the made context remembers how Parent ended
-		return c.Context().Err()
+	case is != nil && is.made.Err() == nil:
+		_ = c.Parent.Err() // Parent may end by being asked, and the made context with it
 	}
+	return c.Context().Err() // the made context remembers how Parent ended
 }

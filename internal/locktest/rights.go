@@ -370,7 +370,7 @@ func PermitCalls() []Call {
 	const all = 3
 	some := func(k int) func(c *relock.Client, key string, opts ...relock.Option) relock.Locker {
 		return func(c *relock.Client, key string, opts ...relock.Option) relock.Locker {
-			return c.Semaphore(key, all, opts...).Permits(k)
+			return c.Semaphore(key, all, opts...).Locker(k)
 		}
 	}
 	s := sort{"permits", some(2), some(2), func(ctx context.Context, c *relock.Client, key string) (relock.State, error) {
@@ -379,15 +379,15 @@ func PermitCalls() []Call {
 	calls := slices.Concat(s.calls(), sort{"permit", some(1), some(all), s.state}.calls())
 	return append(calls, Call{Name: "permits: SetPermits", Run: func(ctx context.Context, c Caller) error {
 		return c.Semaphore(c.Key, all).SetPermits(ctx, all)
-	}}, Call{Name: "permits: ForceRelease", Run: func(ctx context.Context, c Caller) error {
+	}}, Call{Name: "permits: ForceUnlock", Run: func(ctx context.Context, c Caller) error {
 		l, err := c.Other.Semaphore(c.Key, all).Acquire(ctx, 1)
 		if err != nil {
 			return err
 		}
-		freed, err := c.Semaphore(c.Key, all).ForceRelease(ctx)
+		freed, err := c.Semaphore(c.Key, all).ForceUnlock(ctx)
 		if freed {
 			return err
 		}
-		return errors.Join(err, l.Release(ctx))
+		return errors.Join(err, l.Unlock(ctx))
 	}})
 }

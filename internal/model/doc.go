@@ -81,7 +81,7 @@
 // in times, not in ticks. Redisson's caller takes one permit and does not renew it; its turn ends before a tick does. Two
 // things are excused, and shown to happen: a JVM whose clock is ahead takes permits that are relied on, until the holder's next
 // renewal is answered, and the permit of one whose clock is behind is reaped before its time. Left out: TryAcquire,
-// ForceRelease, Extend and fixed leases; waiters that no message can grant; a caller that holds permits and asks for more; a set
+// ForceUnlock, Extend and fixed leases; waiters that no message can grant; a caller that holds permits and asks for more; a set
 // that is deleted; and Redisson's trySetPermits while the counter is gone.
 //
 // # Reading a trace

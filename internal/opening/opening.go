@@ -20,12 +20,8 @@ var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 // defaults.
 var Beside func(client any, rdb driver.Redis) (other any, err error)
 
-// LeaseOf returns the *relock.Lease by which a *relock.Permit is held, nil for a nil Permit. It is for the
-// simulator, whose actors handle both.
-var LeaseOf func(permit any) (lease any)
-
-// HolderOf returns the id of the client whose lock a *relock.Lease or *relock.Permit holds, and the name of
-// the lock's kind; "" for a lease that no Lock returned.
+// HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the lock's kind; ""
+// for a lease that no Lock returned.
 var HolderOf func(lease any) (client, kind string)
 
 // Behind returns the drivers of the Redis that a *relock.Client is over, one or the nodes of a quorum,

@@ -20,7 +20,7 @@ func Force(ctx context.Context, locks *relock.Client, name string) (bool, error)
 	case err == nil && seen.ReadWrite():
 		return locks.RWMutex(name).ForceUnlock(ctx)
 	case err == nil && seen.Semaphore():
-		return locks.Semaphore(name, 1).ForceRelease(ctx) // the number does not count here
+		return locks.Semaphore(name, 1).ForceUnlock(ctx) // the number does not count here
 	}
 	return locks.Mutex(name).ForceUnlock(ctx) // a user may force what it may not look at
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -99,7 +100,7 @@ func TestAllOfEachKindByOneCommand(t *testing.T) {
 	for kind, lock := range map[string]func(c *relock.Client, name string) relock.Locker{
 		"write":     func(c *relock.Client, name string) relock.Locker { return c.RWMutex(name) },
 		"read":      func(c *relock.Client, name string) relock.Locker { return c.RWMutex(name).Reader() },
-		"semaphore": func(c *relock.Client, name string) relock.Locker { return c.Semaphore(name, 3).Permits(2) },
+		"semaphore": func(c *relock.Client, name string) relock.Locker { return c.Semaphore(name, 3).Locker(2) },
 		"mutex":     func(c *relock.Client, name string) relock.Locker { return c.Mutex(name) },
 	} {
 		name := func(i int) string { return kind + strconv.Itoa(i) }
@@ -155,7 +156,7 @@ func TestAllIsAllOrNothing(t *testing.T) {
 	sem := c.Semaphore("sem", 2)
 	for name, m := range map[string]*relock.MultiLock{
 		"together": relock.All(mutexes(c, "k", 5)...),
-		"each":     relock.All(append(mutexes(c, "k", 5), c.RWMutex("rw"), c.RWMutex("other").Reader(), sem.Permits(2))...),
+		"each":     relock.All(append(mutexes(c, "k", 5), c.RWMutex("rw"), c.RWMutex("other").Reader(), sem.Locker(2))...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := taken(t, other.Mutex("k3").Lock)
@@ -238,13 +239,13 @@ func TestAllRefuses(t *testing.T) {
 		"nil":     relock.All(c.Mutex("a"), nil),
 		"typed":   relock.All(c.Mutex("a"), (*relock.Mutex)(nil)),
 		"reader":  relock.All((*relock.Reader)(nil)),
-		"permits": relock.All((*relock.Permits)(nil)),
+		"permits": relock.All((*relock.Semaphore)(nil).Locker(1)),
 		"any":     relock.All(relock.Any(c.Mutex("a"))),
 		"zero":    new(relock.MultiLock),
 		"absent":  nil,
 		"name":    relock.All(c.Mutex("")),
 		"option":  relock.All(c.Mutex("a", relock.WithFixedLease(-1))),
-		"amount":  relock.All(c.Semaphore("s", 2).Permits(0)),
+		"amount":  relock.All(c.Semaphore("s", 2).Locker(0)),
 	} {
 		_, err := m.Lock(t.Context())
 		require.ErrorIs(t, err, relock.ErrMisuse, name)
@@ -252,7 +253,7 @@ func TestAllRefuses(t *testing.T) {
 		require.ErrorIs(t, err, relock.ErrMisuse, name)
 		require.ErrorIs(t, m.Do(t.Context(), nothing), relock.ErrMisuse, name)
 	}
-	_, err := relock.All(c.Semaphore("s", 2).Permits(3)).Lock(t.Context())
+	_, err := relock.All(c.Semaphore("s", 2).Locker(3)).Lock(t.Context())
 	require.ErrorIs(t, err, relock.ErrTooMany)
 	var none context.Context
 	_, err = relock.All(c.Mutex("a")).Lock(none)
@@ -262,12 +263,39 @@ func TestAllRefuses(t *testing.T) {
 	require.Nil(t, new(relock.MultiLease).Lease("a"))
 }
 
+// own is a program's own Locker.
+type own struct{ relock.Locker }
+
+// What All and Any cannot take, each says in its own words. A MultiLock is no Locker, so that All of All does not compile.
+func TestAllAndAnyTellWhatTheyCannotTake(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	m, either := c.Mutex("m"), relock.Any(c.Mutex("a"), c.Mutex("b"))
+	all := func(locks ...relock.Locker) error { _, err := relock.All(locks...).Lock(t.Context()); return err }
+	anyOf := func(locks ...relock.Locker) error { _, err := relock.Any(locks...).Lock(t.Context()); return err }
+	for text, err := range map[string]error{
+		"All of an AnyLock is not possible: All takes its locks in one order, and Any has none": all(m, either),
+		"Any of an AnyLock is not possible: give all locks to one Any":                          anyOf(m, either),
+		"All of a nil Locker":     all(m, nil),
+		"Any of a nil Locker":     anyOf(nil, m),
+		"All of no locks":         all(),
+		"Any of no locks":         anyOf(),
+		"made without All or Any": new(relock.MultiLock).Do(t.Context(), nothing),
+		`All of "m" twice`:        all(m, m),
+		"All of a suite_test.own is not possible: it is a Locker of the program's own, and only locks that a Client made can be asked for together": all(own{m}),
+		"Any of a suite_test.own is not possible: it is a Locker of the program's own, and only locks that a Client made can be asked for together": anyOf(own{m}),
+	} {
+		require.EqualError(t, err, "relock: misuse: "+text)
+		require.ErrorIs(t, err, relock.ErrMisuse)
+	}
+	require.False(t, reflect.TypeFor[*relock.MultiLock]().Implements(reflect.TypeFor[relock.Locker]()))
+}
+
 // A lost lock ends the context of all, and says which it was.
 func TestAllSaysWhichLockWasLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), relock.WithLease(time.Minute))
-	for i, m := range []*relock.MultiLock{relock.All(mutexes(c, "k", 3)...), relock.All(append(mutexes(c, "k", 3), c.Semaphore("s", 1).Permits(1))...)} {
+	for i, m := range []*relock.MultiLock{relock.All(mutexes(c, "k", 3)...), relock.All(append(mutexes(c, "k", 3), c.Semaphore("s", 1).Locker(1))...)} {
 		for _, lost := range []string{"k0", "k1", "k2"} {
 			l := allTaken(t, m)
 			within(t, forced(t, c, s, lost, l.Context()))
@@ -339,7 +367,7 @@ func TestAllWithLeastPrivilege(t *testing.T) {
 		"mutexes": mutexes(c, "suite:k", 3),
 		"writers": {rw.RWMutex("suite:a"), rw.RWMutex("suite:b")},
 		"readers": {rw.RWMutex("suite:a").Reader(), rw.RWMutex("suite:b").Reader()},
-		"permits": {sem.Semaphore("suite:s", 2).Permits(1), sem.Semaphore("suite:t", 2).Permits(2)},
+		"permits": {sem.Semaphore("suite:s", 2).Locker(1), sem.Semaphore("suite:t", 2).Locker(2)},
 	} {
 		for range 2 { // the second time Redis knows the semaphores' numbers
 			l, err := relock.All(locks...).TryLock(t.Context())
@@ -355,12 +383,12 @@ func TestAllWithLeastPrivilege(t *testing.T) {
 func TestAllNamesTheLockThatFails(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, shared(t, s.AddUser("app", "secret", "~*", "&*", "+@all"))())
-	unlocked(t, taken(t, c.Semaphore("s0", 2).Permits(1).Lock)) // which leaves how many it has
+	unlocked(t, taken(t, c.Semaphore("s0", 2).Locker(1).Lock)) // which leaves how many it has
 	s.Do("HSET", "s1", "a", "b")
 	s.Do("SET", "k1", "no lock")
 	s.Do("ACL", "SETUSER", "app", "resetkeys", "~s0", "~s1", "~{s*", "~k0", "~k1", "~relock_*", "~redisson_*")
 	for name, locks := range map[string][]relock.Locker{
-		"s1":       {c.Semaphore("s0", 2).Permits(1), c.Semaphore("s1", 2).Permits(1)},
+		"s1":       {c.Semaphore("s0", 2).Locker(1), c.Semaphore("s1", 2).Locker(1)},
 		"k1":       mutexes(c, "k", 2),
 		"not mine": {c.Mutex("k0"), c.Mutex("not mine")},
 	} {
@@ -791,7 +819,7 @@ func TestUnlockAfterAStop(t *testing.T) {
 		"mutex":   func(c *relock.Client) relock.Locker { return c.Mutex("k") },
 		"writer":  func(c *relock.Client) relock.Locker { return c.RWMutex("k") },
 		"reader":  func(c *relock.Client) relock.Locker { return c.RWMutex("k").Reader() },
-		"permits": func(c *relock.Client) relock.Locker { return c.Semaphore("k", 3).Permits(2) },
+		"permits": func(c *relock.Client) relock.Locker { return c.Semaphore("k", 3).Locker(2) },
 	} {
 		for over, want := range map[time.Duration]error{-time.Millisecond: nil, 0: relock.ErrLost, time.Hour: relock.ErrLost} {
 			t.Run(fmt.Sprintf("%s, %v", kind, over), func(t *testing.T) {

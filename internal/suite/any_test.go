@@ -165,11 +165,11 @@ func TestAnyTriesUnusedSemaphores(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
 	s.Do("HSET", "broken", "a", "b")
-	held := []*relock.Lease{taken(t, other.Semaphore("busy", 1).Permits(1).Lock), taken(t, other.Mutex("busy mutex").Lock)}
+	held := []*relock.Lease{taken(t, other.Semaphore("busy", 1).Locker(1).Lock), taken(t, other.Mutex("busy mutex").Lock)}
 	for i := range 12 {
 		name := "unused" + strconv.Itoa(i)
-		beside := []relock.Locker{c.Semaphore("busy", 1).Permits(1), c.Mutex("busy mutex"), c.Semaphore("broken", 1).Permits(1)}[i%3]
-		l := taken(t, relock.Any(beside, c.Semaphore(name, 1).Permits(1)).TryLock)
+		beside := []relock.Locker{c.Semaphore("busy", 1).Locker(1), c.Mutex("busy mutex"), c.Semaphore("broken", 1).Locker(1)}[i%3]
+		l := taken(t, relock.Any(beside, c.Semaphore(name, 1).Locker(1)).TryLock)
 		require.Equal(t, name, l.Name())
 		unlocked(t, l)
 	}
@@ -255,7 +255,7 @@ func TestAnyBesideASilentRedis(t *testing.T) {
 	rw := silent.RWMutex("b")
 	const times = 20
 	for range times {
-		l := taken(t, relock.Any(silent.Mutex("a"), rw, rw.Reader(), silent.Semaphore("d", 1).Permits(1), c.Mutex("free")).Lock)
+		l := taken(t, relock.Any(silent.Mutex("a"), rw, rw.Reader(), silent.Semaphore("d", 1).Locker(1), c.Mutex("free")).Lock)
 		require.Equal(t, "free", l.Name())
 		unlocked(t, l)
 	}
@@ -382,8 +382,8 @@ func TestAnyInOneProcess(t *testing.T) {
 func TestAnyShowsItsPermits(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
-	a, b := c.Semaphore("a", 1).Permits(1), c.Semaphore("b", 1).Permits(1)
-	of := map[string]*relock.Permits{"a": a, "b": b}
+	a, b := c.Semaphore("a", 1).Locker(1), c.Semaphore("b", 1).Locker(1)
+	of := map[string]relock.Locker{"a": a, "b": b}
 	either := relock.Any(a, b)
 	for _, p := range of { // else a Lock waits for both, and gives one back
 		require.NoError(t, c.Semaphore(p.Name(), 1).SetPermits(t.Context(), 1))
@@ -400,7 +400,7 @@ func TestAnyShowsItsPermits(t *testing.T) {
 				require.NoError(t, err)
 				require.Same(t, l, same)
 			}
-			_, err := c.Semaphore(l.Name(), 1).Permits(1).Held(relock.Detach(in))
+			_, err := c.Semaphore(l.Name(), 1).Locker(1).Held(relock.Detach(in))
 			require.Equal(t, relock.ErrNotHeld, err)
 			_, ok = relock.FromContext(relock.Detach(in))
 			require.False(t, ok)
@@ -409,7 +409,7 @@ func TestAnyShowsItsPermits(t *testing.T) {
 				_, err = other.Held(in)
 				require.Equal(t, relock.ErrNotHeld, err)
 			}
-			of[l.Name()] = map[string]*relock.Permits{"a": a, "b": b}[l.Name()]
+			of[l.Name()] = map[string]relock.Locker{"a": a, "b": b}[l.Name()]
 			more, err := either.TryLock(in)
 			require.NoError(t, err)
 			require.NotEqual(t, l.Name(), more.Name())
@@ -433,4 +433,67 @@ func TestAnyShowsItsPermits(t *testing.T) {
 	require.ErrorIs(t, err, relock.ErrLost)
 	_, ok := relock.FromContext(p.Context())
 	require.True(t, ok)
+}
+
+// Whatever is nested, a context carries the innermost lease that has a token or that Any took: below All's and a Semaphore's own
+// permits it is that of the lock further out, and below Any's it never is. Held finds permits, whoever took them.
+func TestPermitsInNestedContexts(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	sem, other := c.Semaphore("s", 9), c.Semaphore("t", 9)
+	m, n := c.Mutex("m"), c.Mutex("n")
+	run := func(ctx context.Context, do func(context.Context, func(context.Context) error) error, want func(in context.Context)) {
+		t.Helper()
+		require.NoError(t, do(ctx, func(in context.Context) error { want(in); return nil }))
+	}
+	carries := func(ctx context.Context, name string) {
+		t.Helper()
+		l, ok := relock.FromContext(ctx)
+		require.Equal(t, name != "", ok)
+		require.Equal(t, name, l.Name())
+		require.Equal(t, name == "m" || name == "n", relock.Token(ctx) > 0)
+		require.Equal(t, l.Token(), relock.Token(ctx))
+	}
+	holds := func(ctx context.Context, locks ...relock.Locker) {
+		t.Helper()
+		for _, lock := range locks {
+			l, err := lock.Held(ctx)
+			require.NoError(t, err)
+			require.Equal(t, lock.Name(), l.Name())
+		}
+	}
+	either := relock.Any(sem.Locker(2))
+	run(t.Context(), sem.Do, func(in context.Context) {
+		carries(in, "")
+		holds(in, sem.Locker(1), sem.Locker(2), either)
+		_, err := other.Locker(1).Held(in)
+		require.Equal(t, relock.ErrNotHeld, err)
+	})
+	run(t.Context(), m.Do, func(in context.Context) {
+		run(in, sem.Locker(3).Do, func(in context.Context) {
+			carries(in, "m")
+			holds(in, m, sem.Locker(1))
+		})
+		run(in, either.Do, func(in context.Context) {
+			carries(in, "s")
+			holds(in, m, either)
+			run(in, other.Do, func(in context.Context) { carries(in, "s") })
+			run(in, relock.All(other.Locker(1), sem.Locker(1)).Do, func(in context.Context) {
+				carries(in, "s")
+				holds(in, m, sem.Locker(1), other.Locker(1))
+			})
+			run(in, relock.All(n, other.Locker(1)).Do, func(in context.Context) { carries(in, "n") })
+			run(in, n.Do, func(in context.Context) { carries(in, "n") })
+		})
+	})
+	run(t.Context(), relock.All(m, other.Locker(1)).Do, func(in context.Context) {
+		carries(in, "m")
+		run(in, either.Do, func(in context.Context) {
+			carries(in, "s")
+			holds(in, m, other.Locker(1), sem.Locker(1))
+		})
+	})
+	l := taken(t, sem.Locker(1).Lock)
+	unlocked(t, l)
+	_, err := sem.Locker(1).Held(l.Context())
+	require.Equal(t, relock.ErrNotHeld, err)
 }

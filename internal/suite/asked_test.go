@@ -42,12 +42,12 @@ func askings() (all []asking) {
 		},
 		"RWMutex": func(c *relock.Client, name string) relock.Locker { return c.RWMutex(name) },
 		"Reader":  func(c *relock.Client, name string) relock.Locker { return c.RWMutex(name).Reader() },
-		"Permits": func(c *relock.Client, name string) relock.Locker { return c.Semaphore(name, 3).Permits(2) },
+		"Permits": func(c *relock.Client, name string) relock.Locker { return c.Semaphore(name, 3).Locker(2) },
 		"Any": func(c *relock.Client, name string) relock.Locker {
 			return relock.Any(c.Mutex(name+"1"), c.Mutex(name+"2"))
 		},
 		"Any of several ways": func(c *relock.Client, name string) relock.Locker {
-			return relock.Any(c.Mutex(name+"1"), c.Semaphore(name+"2", 1).Permits(1))
+			return relock.Any(c.Mutex(name+"1"), c.Semaphore(name+"2", 1).Locker(1))
 		},
 	}
 	for what, of := range lockers {
@@ -88,8 +88,8 @@ func askings() (all []asking) {
 	call("SetPermits", false, func(ctx context.Context, c *relock.Client, name string) error {
 		return c.Semaphore(name, 2).SetPermits(ctx, 3)
 	})
-	call("ForceRelease", false, func(ctx context.Context, c *relock.Client, name string) error {
-		return leased(c.Semaphore(name, 2).ForceRelease(ctx))
+	call("ForceUnlock", false, func(ctx context.Context, c *relock.Client, name string) error {
+		return leased(c.Semaphore(name, 2).ForceUnlock(ctx))
 	})
 	call("State", true, func(ctx context.Context, c *relock.Client, name string) error {
 		return leased(c.Mutex(name).State(ctx))
@@ -150,7 +150,7 @@ func askings() (all []asking) {
 				return leased(l.Downgrade(ctx))
 			}, false, true},
 		{"Release", func(t *testing.T, c *relock.Client, name string) *relock.Lease {
-			return taken(t, c.Semaphore(name, 1).Permits(1).Lock)
+			return taken(t, c.Semaphore(name, 1).Locker(1).Lock)
 		},
 			func(ctx context.Context, _ *relock.Client, _ string, l *relock.Lease) error { return l.Unlock(ctx) }, false, false},
 	}...)

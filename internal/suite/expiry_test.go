@@ -121,11 +121,11 @@ func TestKeysExpire(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 		require.NoError(t, a.Semaphore("set", 1).SetPermits(t.Context(), 2))
 		for _, name := range []string{"told", "set"} {
-			locked(name, a.Semaphore(name, 2).Permits(2).Lock, b.Semaphore(name, 2).Permits(1).Lock)
+			locked(name, a.Semaphore(name, 2).Locker(2).Lock, b.Semaphore(name, 2).Locker(1).Lock)
 		}
 		_, err = a.Semaphore("forced", 2).Acquire(t.Context(), 1)
 		require.NoError(t, err)
-		_, err = b.Semaphore("forced", 2).ForceRelease(t.Context())
+		_, err = b.Semaphore("forced", 2).ForceUnlock(t.Context())
 		require.NoError(t, err)
 		o := a.Once("o", time.Minute)
 		_, _, err = o.Do(t.Context(), func(context.Context) ([]byte, error) { look(kind + ": Once runs"); return []byte("v"), nil })

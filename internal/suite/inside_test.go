@@ -83,9 +83,6 @@ func newEntry(c *relock.Client, kind *wire.Kind, name string) wire.Entry {
 	}
 }
 
-// leaseOf is the lease by which a permit is held.
-func leaseOf(p *relock.Permit) *relock.Lease { return opening.LeaseOf(p).(*relock.Lease) }
-
 // lose has a renewal find that Redis has forgotten the lease's hold.
 func lose(l *relock.Lease) { holdOf(l).Settle(claim.Renewal{}, wire.Lost, clock.Now(), nil) }
 

@@ -120,7 +120,7 @@ func TestHandOverNamesWhatCannotBe(t *testing.T) {
 	for text, lock := range map[string]func(context.Context) (*relock.Lease, error){
 		"HandOver of a write lease":                                   c.RWMutex("rw").Lock,
 		"HandOver of a read lease":                                    c.RWMutex("read").RLock,
-		"HandOver of a semaphore lease":                               c.Semaphore("permits", 2).Permits(2).Lock,
+		"HandOver of a semaphore lease":                               c.Semaphore("permits", 2).Locker(2).Lock,
 		"a hand-over on a quorum of nodes, or under WithRestartGuard": locktest.Redlock(t, locktest.Masters(t, 3)).Mutex("k").Lock,
 	} {
 		l, err := lock(t.Context())
@@ -171,7 +171,7 @@ func TestErrorsNameCommandsAsStatsDoes(t *testing.T) {
 		{"recount", func() error { return l.Extend(t.Context(), time.Hour) }},
 		{"inspect", func() error { _, err := m.State(t.Context()); return err }},
 		{"force", func() error { _, err := m.ForceUnlock(t.Context()); return err }},
-		{"force", func() error { _, err := c.Semaphore("permits", 1).ForceRelease(t.Context()); return err }},
+		{"force", func() error { _, err := c.Semaphore("permits", 1).ForceUnlock(t.Context()); return err }},
 		{"resize", func() error { return c.Semaphore("permits", 1).SetPermits(t.Context(), 2) }},
 		{"move", func() error { _, err := c.Mutex("moves").TakeOver(soon(), handle); return err }},
 		{"move", func() error { _, err := other.HandOver(t.Context(), time.Minute); return err }},

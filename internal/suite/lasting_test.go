@@ -100,7 +100,7 @@ func TestRefusalsTellOfAHolderHere(t *testing.T) {
 			return c.RWMutex("k").Lock, c.RWMutex("k", relock.WithWait(250*time.Millisecond)).RLock
 		},
 		"permits": func(c *relock.Client) (lock, lock) {
-			return c.Semaphore("k", 1).Permits(1).Lock, c.Semaphore("k", 1, relock.WithWait(250*time.Millisecond)).Permits(1).Lock
+			return c.Semaphore("k", 1).Locker(1).Lock, c.Semaphore("k", 1, relock.WithWait(250*time.Millisecond)).Locker(1).Lock
 		},
 		"result of a Once": func(c *relock.Client) (lock, lock) {
 			o := c.Once("k", time.Hour, relock.WithWait(250*time.Millisecond))

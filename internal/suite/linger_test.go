@@ -430,7 +430,7 @@ func TestWaiterFindsIdlePermitsAmongMany(t *testing.T) {
 			a, tap := lingeringClient(t, s.Client(), time.Hour), faulty(s)
 			c := newClient(t, tap)
 			require.NoError(t, c.Semaphore("k", n).SetPermits(t.Context(), n))
-			released(t, permits(t, a.Semaphore("k", n), of.k))
+			unlocked(t, permits(t, a.Semaphore("k", n), of.k))
 			s.Do("EVAL", heldElsewhere, "2", "k", "{k}:timeout", strconv.Itoa(of.holders-1), strconv.Itoa(of.k))
 			require.Equal(t, "0", s.Do("GET", "k"))
 
@@ -448,7 +448,7 @@ func TestWaiterFindsIdlePermitsAmongMany(t *testing.T) {
 			require.NoError(t, err, "%d questions", asked.Load())
 			t.Logf("%d questions in %v", asked.Load(), time.Since(began))
 			require.LessOrEqual(t, asked.Load(), int64(of.questions))
-			released(t, p)
+			unlocked(t, p)
 		})
 	}
 }

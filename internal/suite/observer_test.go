@@ -396,7 +396,7 @@ func everyCall(ctx context.Context, c *relock.Client) error {
 		c.RWMutex("w").Do(ctx, nothing), c.RWMutex("w").RDo(ctx, nothing),
 		c.Semaphore("s", 1).Do(ctx, nothing),
 		relock.All(c.Mutex("a"), c.Mutex("b"), c.Mutex("d")).Do(ctx, nothing),
-		relock.All(c.Mutex("a"), c.Semaphore("s", 1).Permits(1), c.Mutex("x", relock.WithFixedLease(time.Hour))).Do(ctx, nothing),
+		relock.All(c.Mutex("a"), c.Semaphore("s", 1).Locker(1), c.Mutex("x", relock.WithFixedLease(time.Hour))).Do(ctx, nothing),
 		relock.Any(c.Mutex("a"), c.Mutex("b")).Do(ctx, nothing),
 		relock.Any(c.Mutex("a"), c.RWMutex("w")).Do(ctx, nothing),
 		func() error {
@@ -428,7 +428,7 @@ func TestPanicsOfObserversStayThere(t *testing.T) {
 
 			// Each lock is waited for, and then gives up or gets it.
 			hold := func() *relock.MultiLease {
-				return allTaken(t, relock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("d"), other.RWMutex("w"), other.Semaphore("s", 1).Permits(1)))
+				return allTaken(t, relock.All(other.Mutex("a"), other.Mutex("b"), other.Mutex("d"), other.RWMutex("w"), other.Semaphore("s", 1).Locker(1)))
 			}
 			held := hold()
 			soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -321,7 +321,7 @@ func TestRecipeOfAtMostNCalls(t *testing.T) {
 	err = callSupplier(ctx, locks, func(context.Context) error { return errors.New("called") })
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
 	require.ErrorContains(t, err, "ten calls are under way")
-	require.NoError(t, all.Release(t.Context()))
+	require.NoError(t, all.Unlock(t.Context()))
 
 	require.NoError(t, limitCalls(t.Context(), locks, 20))
 	st, err := two[1].Semaphore("supplier", 10).State(t.Context())

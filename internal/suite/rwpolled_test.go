@@ -158,5 +158,5 @@ func TestPollerThatGivesUpWakesThoseItKeptOut(t *testing.T) {
 	settledOn(t, c, namesOf(wire.Semaphore, "permits").Unlock)
 	cancel()
 	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
-	released(t, within(t, behind), one)
+	unlocked(t, within(t, behind), one)
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // permits takes k permits, which are free.
-func permits(t *testing.T, s *relock.Semaphore, k int) *relock.Permit {
+func permits(t *testing.T, s *relock.Semaphore, k int) *relock.Lease {
 	t.Helper()
 	p, err := s.TryAcquire(t.Context(), k)
 	require.NoError(t, err)
@@ -32,9 +32,9 @@ func permits(t *testing.T, s *relock.Semaphore, k int) *relock.Permit {
 }
 
 // waitsFor has s wait for k permits in the background, until Redis has so many waiters, and returns where the permit will come.
-func waitsFor(t *testing.T, s *relock.Semaphore, srv *redistest.Server, k, line int) <-chan *relock.Permit {
+func waitsFor(t *testing.T, s *relock.Semaphore, srv *redistest.Server, k, line int) <-chan *relock.Lease {
 	t.Helper()
-	got := make(chan *relock.Permit, 1)
+	got := make(chan *relock.Lease, 1)
 	go func() {
 		p, err := s.Acquire(t.Context(), k)
 		if err != nil {
@@ -45,14 +45,6 @@ func waitsFor(t *testing.T, s *relock.Semaphore, srv *redistest.Server, k, line 
 	want := strconv.Itoa(line)
 	require.Eventually(t, func() bool { return srv.Do("ZCOUNT", namesOf(wire.Semaphore, s.Name()).Queue, "0", "+inf") == want }, patience, time.Millisecond)
 	return got
-}
-
-// released gives permits back.
-func released(t *testing.T, permits ...*relock.Permit) {
-	t.Helper()
-	for _, p := range permits {
-		require.NoError(t, p.Release(context.Background()))
-	}
 }
 
 // requireAllFree asks that Redis counts n free permits of the name k, and keeps nothing else of it.
@@ -81,17 +73,17 @@ func TestSemaphore(t *testing.T) {
 	require.Zero(t, st.Free)
 	require.Equal(t, 1, st.Waiters)
 	require.True(t, st.Held)
-	require.Contains(t, []string{entryOf(leaseOf(one)).ID, entryOf(leaseOf(two)).ID}, st.Holder)
+	require.Contains(t, []string{entryOf(one).ID, entryOf(two).ID}, st.Holder)
 	require.LessOrEqual(t, st.TTL, defaultLease)
 	require.Equal(t, "0", s.Do("GET", "k"))
 	require.Equal(t, "2", s.Do("ZCARD", "{k}:timeout"))
 
-	released(t, one)
+	unlocked(t, one)
 	p := within(t, third)
 	require.Equal(t, "k", p.Name())
 	require.WithinDuration(t, time.Now().Add(defaultLease), p.Until(), time.Second)
-	released(t, two, p)
-	require.ErrorIs(t, p.Release(t.Context()), relock.ErrNotHeld)
+	unlocked(t, two, p)
+	require.ErrorIs(t, p.Unlock(t.Context()), relock.ErrNotHeld)
 	requireAllFree(t, s, 2)
 	require.NoError(t, a.Semaphore("k", 2).Do(t.Context(), func(ctx context.Context) error {
 		require.Equal(t, "1", s.Do("GET", "k"))
@@ -110,14 +102,14 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	last := waitsFor(t, a.Semaphore("k", 3), s, 2, 3)
 	_, err := a.Semaphore("k", 3).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired, "one is free, and it would overtake")
-	released(t, one)
+	unlocked(t, one)
 	require.Empty(t, behind)
-	released(t, two)
+	unlocked(t, two)
 	p := within(t, all)
 	require.Equal(t, "3", s.Do("ZCARD", "{k}:timeout"))
 	require.Empty(t, behind)
-	released(t, p)
-	released(t, within(t, behind), within(t, last)) // one release lets in both
+	unlocked(t, p)
+	unlocked(t, within(t, behind), within(t, last)) // one release lets in both
 	requireAllFree(t, s, 3)
 }
 
@@ -131,8 +123,8 @@ func TestDeadWaiterOfManyKeepsOutNone(t *testing.T) {
 	require.NoError(t, err)
 	s.Do("ZADD", "relock_permits:{k}", "1", "30000:3:"+uuid.NewString()+":1:")
 	next := waitsFor(t, c.Semaphore("k", 3), s, 2, 2)
-	released(t, kept) // which finds it
-	released(t, p, within(t, next))
+	unlocked(t, kept) // which finds it
+	unlocked(t, p, within(t, next))
 	requireAllFree(t, s, 3)
 }
 
@@ -151,11 +143,11 @@ func TestPermitsAreNotReentered(t *testing.T) {
 	found, ok := relock.FromContext(inner.Context())
 	require.True(t, ok)
 	require.Same(t, l, found)
-	released(t, outer)
+	unlocked(t, outer)
 	require.Equal(t, "1", s.Do("GET", "k"))
 	require.ErrorIs(t, context.Cause(outer.Context()), relock.ErrNotHeld)
 	require.Error(t, inner.Context().Err(), "it derives from the outer permit's")
-	released(t, inner)
+	unlocked(t, inner)
 	unlocked(t, l)
 }
 
@@ -165,7 +157,7 @@ func TestTurnLeavesOnePermit(t *testing.T) {
 	tap := faulty(s)
 	a, b := hearing(t, s), newClient(t, tap)
 	sem := a.Semaphore("k", 4)
-	var held []*relock.Permit
+	var held []*relock.Lease
 	for range 4 {
 		held = append(held, permits(t, sem, 1))
 	}
@@ -177,13 +169,13 @@ func TestTurnLeavesOnePermit(t *testing.T) {
 	numsub := func(channel string) string { return strings.Fields(s.Do("PUBSUB", "NUMSUB", channel))[1] }
 	require.Eventually(t, func() bool { return numsub("redisson_sc:{k}") > numsub("relock_sclisten:{k}") }, patience, time.Millisecond)
 	tap.Filter(faults.All(faults.Script("acquire"), faults.LoseCall)) // so that only what is handed over is had
-	released(t, held[0])
+	unlocked(t, held[0])
 	require.Equal(t, "1", s.Do("GET", "k"))
-	released(t, held[1])
+	unlocked(t, held[1])
 	require.Equal(t, "1", s.Do("GET", "k"), "one waits for Redisson's waiter, the other was handed over")
 	p := within(t, next)
 	tap.Filter(nil)
-	released(t, held[2], held[3], p)
+	unlocked(t, held[2], held[3], p)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
 }
 
@@ -192,7 +184,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
 	sem := c.Semaphore("k", 2)
-	acquires := map[string]func(context.Context, int) (*relock.Permit, error){"Acquire": sem.Acquire, "TryAcquire": sem.TryAcquire}
+	acquires := map[string]func(context.Context, int) (*relock.Lease, error){"Acquire": sem.Acquire, "TryAcquire": sem.TryAcquire}
 	for name, acquire := range acquires {
 		_, err := acquire(relock.WithOwner(t.Context(), "job"), 1)
 		require.ErrorIs(t, err, errors.ErrUnsupported, name)
@@ -223,9 +215,6 @@ func TestSemaphoreRefuses(t *testing.T) {
 	require.ErrorIs(t, (*relock.Semaphore)(nil).Do(t.Context(), nothing), relock.ErrMisuse)
 	require.ErrorIs(t, new(relock.Semaphore).SetPermits(t.Context(), 1), relock.ErrMisuse)
 	require.ErrorIs(t, sem.Do(t.Context(), nil), relock.ErrMisuse)
-	require.ErrorIs(t, new(relock.Permit).Release(t.Context()), relock.ErrNotHeld)
-	var none *relock.Permit
-	require.ErrorIs(t, none.Release(t.Context()), relock.ErrNotHeld)
 
 	quorum := newRedlock(t, masters(t, 3))
 	_, err = quorum.Semaphore("k", 2).Acquire(t.Context(), 1)
@@ -266,7 +255,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 	}
 	require.Empty(t, scripts)
 	tap.Filter(nil)
-	released(t, p)
+	unlocked(t, p)
 	var args atomic.Int64
 	tap.Filter(func(call *faults.Call) faults.Fate {
 		if call.ScriptName() == "acquire" {
@@ -274,7 +263,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	released(t, permits(t, c.Semaphore("k", 2), 1))
+	unlocked(t, permits(t, c.Semaphore("k", 2), 1))
 	require.EqualValues(t, 5, args.Load(), "lease, amount, id, owner and ticket, as a mutex's TryLock")
 }
 
@@ -282,7 +271,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
 	s := redistest.Start(t)
 	a, b, c := hearing(t, s), hearing(t, s), hearing(t, s)
-	held := make([]*relock.Permit, 40)
+	held := make([]*relock.Lease, 40)
 	for i := range held {
 		held[i] = permits(t, a.Semaphore("k", len(held)), 1)
 	}
@@ -304,8 +293,8 @@ func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
 	_, err := a.Semaphore("k", len(held)).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
 	require.Less(t, wishes(), told+len(held)/2, "neither the second in line nor one that does not wait")
-	released(t, held...)
-	released(t, within(t, first), within(t, second))
+	unlocked(t, held...)
+	unlocked(t, within(t, first), within(t, second))
 }
 
 // Of more than 128 holders a question has 128 told.
@@ -313,7 +302,7 @@ func TestAWishIsToldTo128Holders(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
 	const size = 200
-	var held []*relock.Permit
+	var held []*relock.Lease
 	for range size {
 		held = append(held, permits(t, a.Semaphore("k", size), 1))
 	}
@@ -327,7 +316,7 @@ func TestAWishIsToldTo128Holders(t *testing.T) {
 	_, err := b.Semaphore("k", size).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
 	require.Equal(t, 128, calls()-before)
-	released(t, held...)
+	unlocked(t, held...)
 }
 
 // The number of permits is Redis's: the first client makes it, and a counter that was deleted is made anew with what is not held.
@@ -339,15 +328,15 @@ func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, st.Permits, "the first that was told")
 	s.Do("DEL", "k")
-	released(t, one)
+	unlocked(t, one)
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
 	three := permits(t, b.Semaphore("k", 4), 2)
 	require.Equal(t, "0", s.Do("GET", "k"))
 
 	waits := waitsFor(t, b.Semaphore("k", 4), s, 1, 1)
 	s.Do("DEL", "k")
-	released(t, two) // which tells the waiter to ask
-	released(t, three, within(t, waits))
+	unlocked(t, two) // which tells the waiter to ask
+	unlocked(t, three, within(t, waits))
 	requireAllFree(t, s, 4)
 }
 
@@ -381,7 +370,7 @@ func TestSizeIsToldUntilRedisAnswers(t *testing.T) {
 	})
 	require.ErrorIs(t, err, relock.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	got := make(chan *relock.Permit, 1)
+	got := make(chan *relock.Lease, 1)
 	go func() {
 		p, err := sem.Acquire(t.Context(), 1)
 		if err != nil {
@@ -393,7 +382,7 @@ func TestSizeIsToldUntilRedisAnswers(t *testing.T) {
 		within(t, tried)
 	}
 	tap.Filter(nil)
-	released(t, within(t, got))
+	unlocked(t, within(t, got))
 }
 
 // SetPermits changes the number for all: waiters come in, or are told that there will never be as many.
@@ -414,10 +403,10 @@ func TestSetPermits(t *testing.T) {
 	_, err = b.Semaphore("k", 2).Acquire(t.Context(), 2)
 	require.ErrorIs(t, err, relock.ErrTooMany)
 	require.ErrorContains(t, err, "SetPermits changes it")
-	released(t, held)
+	unlocked(t, held)
 	_, err = b.Semaphore("k", 2).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
-	released(t, p)
+	unlocked(t, p)
 	requireAllFree(t, s, 1)
 
 	require.NoError(t, sem.SetPermits(t.Context(), 2))
@@ -430,7 +419,7 @@ func TestSetPermits(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_permits:{k}") == "1" }, patience, time.Millisecond)
 	require.NoError(t, sem.SetPermits(t.Context(), 1))
 	require.ErrorIs(t, within(t, failed), relock.ErrTooMany)
-	released(t, p)
+	unlocked(t, p)
 	requireAllFree(t, s, 1)
 }
 
@@ -443,12 +432,12 @@ func TestSemaphoresDoNotMix(t *testing.T) {
 		_, err := lock(t.Context())
 		require.ErrorIs(t, err, relock.ErrWrongKind)
 	}
-	released(t, p)
+	unlocked(t, p)
 	l := taken(t, c.Mutex("m").Lock)
 	sem := c.Semaphore("m", 2)
 	_, err := sem.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrWrongKind)
-	_, err = sem.ForceRelease(t.Context())
+	_, err = sem.ForceUnlock(t.Context())
 	require.ErrorIs(t, err, relock.ErrWrongKind)
 	_, err = sem.State(t.Context())
 	require.ErrorIs(t, err, relock.ErrWrongKind)
@@ -459,22 +448,22 @@ func TestSemaphoresDoNotMix(t *testing.T) {
 	require.ErrorIs(t, err, relock.ErrWrongKind)
 }
 
-// ForceRelease ends all permits, tells their holders, and lets in the waiters.
-func TestForceRelease(t *testing.T) {
+// ForceUnlock ends all permits, tells their holders, and lets in the waiters.
+func TestForceUnlockOfASemaphore(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
-	held := []*relock.Permit{permits(t, a.Semaphore("k", 3), 2), permits(t, b.Semaphore("k", 3), 1)}
+	held := []*relock.Lease{permits(t, a.Semaphore("k", 3), 2), permits(t, b.Semaphore("k", 3), 1)}
 	next := waitsFor(t, a.Semaphore("k", 3), s, 3, 1)
-	freed, err := b.Semaphore("k", 3).ForceRelease(t.Context())
+	freed, err := b.Semaphore("k", 3).ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
 	for _, p := range held {
 		within(t, p.Context().Done())
 		require.ErrorIs(t, context.Cause(p.Context()), relock.ErrLost)
-		require.ErrorIs(t, p.Release(t.Context()), relock.ErrLost)
+		require.ErrorIs(t, p.Unlock(t.Context()), relock.ErrLost)
 	}
-	released(t, within(t, next))
-	freed, err = b.Semaphore("k", 3).ForceRelease(t.Context())
+	unlocked(t, within(t, next))
+	freed, err = b.Semaphore("k", 3).ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.False(t, freed)
 	requireAllFree(t, s, 3)
@@ -485,7 +474,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
 	sem := c.Semaphore("k", 3)
-	released(t, permits(t, sem, 1))
+	unlocked(t, permits(t, sem, 1))
 	dead := uuid.NewString() + ":71234567890123456"
 	ends := strconv.FormatInt(time.Now().Add(200*time.Millisecond).UnixMilli(), 10)
 	s.Do("DECRBY", "k", "3")
@@ -494,7 +483,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2", s.Do("GET", "k"))
 	require.Equal(t, "1", s.Do("ZCARD", "{k}:timeout"))
-	released(t, p)
+	unlocked(t, p)
 	requireAllFree(t, s, 3)
 }
 
@@ -505,13 +494,13 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 	c := hearing(t, s, relock.WithLease(500*time.Millisecond))
 	sem := c.Semaphore("k", 3)
 	p := permits(t, sem, 3)
-	s.Do("ZREM", "{k}:timeout", entryOf(leaseOf(p)).ID+":1")
+	s.Do("ZREM", "{k}:timeout", entryOf(p).ID+":1")
 	s.Do("INCRBY", "k", "1")
 	within(t, p.Context().Done())
 	require.ErrorIs(t, context.Cause(p.Context()), relock.ErrLost)
 	q, err := sem.Acquire(t.Context(), 3)
 	require.NoError(t, err)
-	released(t, q)
+	unlocked(t, q)
 	requireAllFree(t, s, 3)
 }
 
@@ -531,7 +520,7 @@ func TestPermitsAreKept(t *testing.T) {
 	scores := strings.Fields(s.Do("ZRANGE", "{k}:timeout", "0", "-1", "WITHSCORES"))
 	require.Len(t, scores, 4)
 	require.Equal(t, scores[1], scores[3])
-	released(t, p)
+	unlocked(t, p)
 	requireAllFree(t, s, 3)
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 }
@@ -542,9 +531,9 @@ func TestPermitsPassInMemory(t *testing.T) {
 	tap := faulty(s)
 	c := newClient(t, tap, relock.WithLocalHandoff(1000, time.Hour))
 	sem := c.Semaphore("k", 2)
-	released(t, permits(t, sem, 1))
+	unlocked(t, permits(t, sem, 1))
 	listening(t, s, c)
-	held := []*relock.Permit{permits(t, sem, 1), permits(t, sem, 1)}
+	held := []*relock.Lease{permits(t, sem, 1), permits(t, sem, 1)}
 	contender := waitsFor(t, sem, s, 1, 1)
 	var sent atomic.Int64
 	tap.Filter(func(call *faults.Call) faults.Fate {
@@ -553,7 +542,7 @@ func TestPermitsPassInMemory(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	got := make(chan *relock.Permit)
+	got := make(chan *relock.Lease)
 	for range 100 {
 		go func() {
 			p, err := sem.Acquire(t.Context(), 1)
@@ -566,13 +555,13 @@ func TestPermitsPassInMemory(t *testing.T) {
 	require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Millisecond)
 	for range 100 {
 		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Microsecond)
-		released(t, held[0])
+		unlocked(t, held[0])
 		held[0] = within(t, got)
 	}
 	require.Zero(t, sent.Load())
 	require.Empty(t, contender)
-	released(t, held...)
-	released(t, within(t, contender))
+	unlocked(t, held...)
+	unlocked(t, within(t, contender))
 	requireAllFree(t, s, 2)
 	require.Zero(t, gatesOf(c).Len())
 }
@@ -586,17 +575,17 @@ func TestStrictPermitsPassNobody(t *testing.T) {
 			sem := c.Semaphore("k", 1)
 			held := permits(t, sem, 1)
 			first := waitsFor(t, sem, s, 1, 1)
-			second := make(chan *relock.Permit, 1)
+			second := make(chan *relock.Lease, 1)
 			go func() {
 				p, _ := sem.Acquire(t.Context(), 1)
 				second <- p
 			}()
 			require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Millisecond)
-			released(t, held)
+			unlocked(t, held)
 			p := within(t, first)
 			require.Empty(t, second)
-			released(t, p)
-			released(t, within(t, second))
+			unlocked(t, p)
+			unlocked(t, within(t, second))
 			requireAllFree(t, s, 1)
 		})
 	}
@@ -610,7 +599,7 @@ func TestPermitsLinger(t *testing.T) {
 	hears(t, c)
 	sem := c.Semaphore("k", 4)
 	one, two, both := permits(t, sem, 1), permits(t, sem, 1), permits(t, sem, 2)
-	released(t, one, two, both)
+	unlocked(t, one, two, both)
 	require.Equal(t, "0", s.Do("GET", "k"))
 	var sent atomic.Int64
 	tap.Filter(func(call *faults.Call) faults.Fate {
@@ -623,13 +612,13 @@ func TestPermitsLinger(t *testing.T) {
 		p, q := permits(t, sem, 1), permits(t, sem, 1)
 		r, err := sem.Acquire(t.Context(), 2)
 		require.NoError(t, err)
-		released(t, p, r, q)
+		unlocked(t, p, r, q)
 	}
 	require.Zero(t, sent.Load())
 	other := hearing(t, s)
 	p, err := other.Semaphore("k", 4).Acquire(t.Context(), 3)
 	require.NoError(t, err)
-	released(t, p)
+	unlocked(t, p)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
 	require.Zero(t, idleAt(c))
 }
@@ -644,40 +633,40 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 	takenBack := func() {
 		p, err := elsewhere.Acquire(t.Context(), 4)
 		require.NoError(t, err)
-		released(t, p)
+		unlocked(t, p)
 	}
 	for _, few := range []int{2, 4} {
-		idle := []*relock.Permit{permits(t, sem, 1), permits(t, sem, 1)}
-		released(t, idle...)
+		idle := []*relock.Lease{permits(t, sem, 1), permits(t, sem, 1)}
+		unlocked(t, idle...)
 		require.Equal(t, 2, idleAt(c))
 		most := permits(t, sem, few)
 		require.Equal(t, 4-few, idleAt(c))
-		released(t, most)
+		unlocked(t, most)
 		takenBack()
 		requireAllFree(t, s, 4)
 	}
 	for name, try := range map[string]func() (func(context.Context) error, error){
 		"All": func() (func(context.Context) error, error) {
-			l, err := relock.All(sem.Permits(4), c.Semaphore("j", 1).Permits(1)).TryLock(t.Context())
+			l, err := relock.All(sem.Locker(4), c.Semaphore("j", 1).Locker(1)).TryLock(t.Context())
 			return l.Unlock, err
 		},
 		"Any": func() (func(context.Context) error, error) {
-			l, err := relock.Any(sem.Permits(4)).TryLock(t.Context())
+			l, err := relock.Any(sem.Locker(4)).TryLock(t.Context())
 			return l.Unlock, err
 		},
 	} {
-		released(t, permits(t, sem, 1))
+		unlocked(t, permits(t, sem, 1))
 		unlock, err := try()
 		require.NoError(t, err, name)
 		require.NoError(t, unlock(t.Context()))
 		takenBack()
 	}
-	released(t, permits(t, sem, 1))
+	unlocked(t, permits(t, sem, 1))
 	other := permits(t, newClient(t, s.Client()).Semaphore("k", 4), 3)
 	_, err := sem.TryAcquire(t.Context(), 2)
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
 	require.Equal(t, "1", s.Do("GET", "k"), "what was idle is free")
-	released(t, other)
+	unlocked(t, other)
 }
 
 // A TryAcquire whose ctx ends while Redis does not take back what lay idle here is told that it was refused, and waits no longer. What
@@ -688,7 +677,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	c := newClient(t, rdb, relock.WithLinger(time.Hour), relock.WithCommandTimeout(10*time.Second))
 	sem := c.Semaphore("k", 2)
 	for idleAt(c) == 0 { // until messages are heard
-		released(t, permits(t, sem, 1))
+		unlocked(t, permits(t, sem, 1))
 	}
 	rdb.Filter(faults.All(faults.Script("release"), faults.Refuse("READONLY no writes here")))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -699,7 +688,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	require.Less(t, time.Since(began), 5*time.Second)
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
-	released(t, permits(t, sem, 2))
+	unlocked(t, permits(t, sem, 2))
 }
 
 // Permits have no token: not by Lease, MultiLease, the context, nor for an observer.
@@ -708,16 +697,16 @@ func TestPermitsHaveNoToken(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), relock.WithObserver(o))
 	sem := c.Semaphore("k", 3)
-	one, err := sem.Permits(1).Lock(t.Context())
+	one, err := sem.Locker(1).Lock(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, one.Token())
-	two, err := relock.All(c.Mutex("m"), sem.Permits(2)).Lock(t.Context())
+	two, err := relock.All(c.Mutex("m"), sem.Locker(2)).Lock(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, two.Token("k"))
 	require.Positive(t, two.Token("m"))
 	require.NoError(t, two.Unlock(t.Context()))
 	require.NoError(t, one.Unlock(t.Context()))
-	any1, err := relock.Any(sem.Permits(1)).TryLock(t.Context())
+	any1, err := relock.Any(sem.Locker(1)).TryLock(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, any1.Token())
 	require.NoError(t, any1.Unlock(t.Context()))
@@ -737,7 +726,7 @@ func TestAnotherNumberIsWarnedOf(t *testing.T) {
 	s := redistest.Start(t)
 	first := newClient(t, s.Client())
 	for _, name := range []string{"granted", "busy", "set", "same"} {
-		released(t, permits(t, first.Semaphore(name, 2), 1))
+		unlocked(t, permits(t, first.Semaphore(name, 2), 1))
 	}
 	full := permits(t, first.Semaphore("busy", 2), 2)
 	log, lines := logAt(slog.LevelDebug)
@@ -745,10 +734,10 @@ func TestAnotherNumberIsWarnedOf(t *testing.T) {
 	require.NoError(t, c.Semaphore("set", 5).SetPermits(t.Context(), 6))
 	for range 3 {
 		for _, name := range []string{"granted", "set"} {
-			released(t, permits(t, c.Semaphore(name, 5), 1))
+			unlocked(t, permits(t, c.Semaphore(name, 5), 1))
 		}
 		for _, name := range []string{"same", "new"} {
-			released(t, permits(t, c.Semaphore(name, 2), 1))
+			unlocked(t, permits(t, c.Semaphore(name, 2), 1))
 		}
 		_, err := c.Semaphore("busy", 3).TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, relock.ErrNotAcquired)
@@ -760,7 +749,7 @@ func TestAnotherNumberIsWarnedOf(t *testing.T) {
 	require.Len(t, warned, 2, warned)
 	require.Len(t, lines.with("lock=granted kind=semaphore cause=\"it has 2 in Redis, and this process says 5; only SetPermits changes it\""), 1)
 	require.Len(t, lines.with("lock=busy kind=semaphore cause=\"it has 2 in Redis, and this process says 3; only SetPermits changes it\""), 1)
-	released(t, full)
+	unlocked(t, full)
 }
 
 // What cannot be compared since Redis is silent is compared later, and never keeps a caller waiting. Without a logger nothing is
@@ -772,18 +761,18 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	c, other := newClient(t, rdb, relock.WithLogger(log), relock.WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
 	sem := c.Semaphore("k", 3)
 	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
-	released(t, permits(t, other.Semaphore("k", 2), 1))
-	released(t, permits(t, sem, 1))
+	unlocked(t, permits(t, other.Semaphore("k", 2), 1))
+	unlocked(t, permits(t, sem, 1))
 	require.Eventually(t, func() bool { return sentFor(c, "inspect").Refused > 0 }, patience, time.Millisecond)
 	require.Empty(t, lines.with("another number"))
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool {
-		released(t, permits(t, sem, 1))
+		unlocked(t, permits(t, sem, 1))
 		return len(lines.with("another number")) == 1
 	}, patience, time.Millisecond)
 
 	s.ResetCommandCounts()
-	released(t, permits(t, other.Semaphore("k", 7), 1))
+	unlocked(t, permits(t, other.Semaphore("k", 7), 1))
 	require.EqualValues(t, 2, s.CommandCounts()["evalsha"])
 }
 
@@ -800,7 +789,7 @@ func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
 	}
 	s.Do("PEXPIRE", "k", "3000")
 	require.Eventually(t, lengthened, patience, time.Millisecond, "by a renewal")
-	released(t, held)
+	unlocked(t, held)
 
 	s.Do("ZADD", "{k}:timeout", "99999999999999", "0123456789abcdef", "99999999999999", "0123456789abcdeF") // Redisson's, which renews nothing
 	s.Do("DECRBY", "k", "2")
@@ -814,24 +803,24 @@ func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
 	s.Do("ZREM", "{k}:timeout", "0123456789abcdef")
 	s.Do("INCRBY", "k", "1")
 	s.Do("PUBLISH", "redisson_sc:{k}", "1")
-	released(t, within(t, got))
+	unlocked(t, within(t, got))
 }
 
 // Idle permits end with their time, and with the client.
 func TestIdlePermitsEnd(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLinger(50*time.Millisecond))
-	released(t, permits(t, c.Semaphore("k", 2), 1))
+	unlocked(t, permits(t, c.Semaphore("k", 2), 1))
 	requireAllFree(t, s, 2)
 	p := permits(t, c.Semaphore("k", 2), 1)
-	released(t, p)
+	unlocked(t, p)
 	p = permits(t, c.Semaphore("k", 2), 1)
 	time.Sleep(60 * time.Millisecond) // past the time for which it may lie idle
-	released(t, p)                    // though it may come from the pool, which is beside the gate
+	unlocked(t, p)                    // though it may come from the pool, which is beside the gate
 	requireAllFree(t, s, 2)
 	require.Zero(t, gatesOf(c).Len())
 	d := hearing(t, s, relock.WithLinger(time.Hour))
-	released(t, permits(t, d.Semaphore("k", 2), 2))
+	unlocked(t, permits(t, d.Semaphore("k", 2), 2))
 	d.Close()
 	requireAllFree(t, s, 2)
 }
@@ -852,7 +841,7 @@ func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 	behind := waitsFor(t, d.Semaphore("k", 2), s, 1, 2)
 	cancel()
 	require.ErrorIs(t, within(t, failed), context.Canceled)
-	released(t, held, within(t, behind))
+	unlocked(t, held, within(t, behind))
 	requireAllFree(t, s, 2)
 }
 
@@ -860,7 +849,7 @@ func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 func TestOrphanedPermitsAreGivenBack(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
-	released(t, permits(t, c.Semaphore("k", 2), 1))
+	unlocked(t, permits(t, c.Semaphore("k", 2), 1))
 	id := c.ID() + ":99"
 	s.Do("DECRBY", "k", "1")
 	s.Do("ZADD", "{k}:timeout", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), id+":1")
@@ -881,13 +870,13 @@ func TestSemaphoreWithLeastPrivilege(t *testing.T) {
 	within(t, two.Wanted())
 	time.Sleep(time.Second) // they are renewed
 	require.NoError(t, one.Extend(t.Context(), time.Minute))
-	released(t, two)
+	unlocked(t, two)
 	p := within(t, third)
 	require.NoError(t, b.SetPermits(t.Context(), 4))
 	st, err := b.State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, st.Free)
-	freed, err := b.ForceRelease(t.Context())
+	freed, err := b.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
 	within(t, p.Context().Done())
@@ -953,7 +942,7 @@ func TestSemaphoreServesInOrderWhereWaitersPoll(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		sem := newClient(t, rdb, relock.WithPlainChannels()).Semaphore("k", 2)
-		released(t, permits(t, sem, 1)) // so that it knows how to ask
+		unlocked(t, permits(t, sem, 1)) // so that it knows how to ask
 		return sem
 	}
 	a, b, c := open(), open(), open()
@@ -961,15 +950,15 @@ func TestSemaphoreServesInOrderWhereWaitersPoll(t *testing.T) {
 	one, two := permits(t, a, 1), permits(t, a, 1)
 	both := waitsFor(t, b, s, 2, 1)
 	behind := waitsFor(t, c, s, 1, 2)
-	released(t, one)
+	unlocked(t, one)
 	_, err := a.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired, "it would overtake")
 	require.Empty(t, behind)
-	released(t, two)
+	unlocked(t, two)
 	p := within(t, both)
 	require.Empty(t, behind)
-	released(t, p)
-	released(t, within(t, behind))
+	unlocked(t, p)
+	unlocked(t, within(t, behind))
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
 	require.Empty(t, s.Do("KEYS", "relock_permits*{k}*"), "what keeps a place ends with the wait")
 }
@@ -995,7 +984,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 					}
 					held.Add(int64(-k))
-					if err := p.Release(t.Context()); err != nil {
+					if err := p.Unlock(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}

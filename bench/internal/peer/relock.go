@@ -276,17 +276,12 @@ func (p *relockPeer) WLock(ctx context.Context, key string) (Held, error) {
 	return l, nil
 }
 
-// permit is a relock.Permit, which is released.
-type permit struct{ *relock.Permit }
-
-func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
-
 func (p *relockPeer) Acquire(ctx context.Context, key string, n, k int) (Held, error) {
-	held, err := p.locks.Semaphore(key, n).Acquire(ctx, k)
+	l, err := p.locks.Semaphore(key, n).Acquire(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	return permit{held}, nil
+	return l, nil
 }
 
 func (p *relockPeer) mutexes(keys []string) (locks []relock.Locker) {

@@ -50,7 +50,7 @@ func onRefusedLogin(t *testing.T, open Opener) {
 				case "writer":
 					return c.RWMutex(prefix + "rw")
 				case "permit":
-					return c.Semaphore(prefix+"permit", 1).Permits(1)
+					return c.Semaphore(prefix+"permit", 1).Locker(1)
 				}
 				return c.Mutex(prefix + name)
 			}

@@ -59,7 +59,7 @@ func TestPatchesThatRotAreFound(t *testing.T) {
 		"a method that the root needs":  {"internal/tenure/rest.go", ") LookAt(", ") LooksAt(", "LookAt undefined"},
 		"an import that is not used":    {"hold.go", "import (", "import (\n\t\"unsafe\"", `"unsafe" imported and not used`},
 		"Lua that cannot be parsed":     {"lua/news.lua", "local function", "local functoin", "syntax error"},
-		"what the simulation never has": {"bench_test.go", "package", "package", "in no package"},
+		"what the simulation never has": {"internal/suite/bench_test.go", "package", "package", "in no package"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was, err := os.ReadFile(filepath.Join(root, c.file))

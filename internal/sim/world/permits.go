@@ -3,13 +3,11 @@ package world
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/relock-go/relock"
-	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -52,17 +50,10 @@ type permits struct {
 	amount int
 }
 
-func (s permits) Lock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.Acquire(ctx, s.amount)
-	return opening.LeaseOf(p).(*relock.Lease), err
-}
-
+func (s permits) Lock(ctx context.Context) (*relock.Lease, error) { return s.Acquire(ctx, s.amount) }
 func (s permits) TryLock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.TryAcquire(ctx, s.amount)
-	return opening.LeaseOf(p).(*relock.Lease), err
+	return s.TryAcquire(ctx, s.amount)
 }
-
-func (s permits) ForceUnlock(ctx context.Context) (bool, error) { return s.ForceRelease(ctx) }
 
 // Together are leases of one hold.
 func (Permits) Together(a, b *Held) bool { return a.id == b.id }
@@ -162,9 +153,13 @@ func (k Permits) do(a *Actor, r *rand.Rand, t Try) {
 	began, under := time.Now(), ctx
 	a.w.note(p.index, t.Name, "calls Do", 0, nil)
 	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: 1, began: began, lines: true}))
-	err := p.client.Semaphore(t.Name, sizeOf(p.client), t.Opts...).Do(ctx, func(ctx context.Context) error {
+	lock := p.client.Semaphore(t.Name, sizeOf(p.client), t.Opts...).Locker(1)
+	err := lock.Do(ctx, func(ctx context.Context) error {
 		done()
-		l := (*relock.Lease)(reflect.ValueOf(ctx).UnsafePointer()) // no call tells which it is
+		l, err := lock.Held(ctx)
+		if err != nil {
+			return err // it was lost since
+		}
 		id, _ := idOf(l)
 		had = &Held{Lease: l, Name: t.Name, Token: a.w.numberOf(id), proc: p, fixed: t.Fixed, lease: t.Lease, under: under, amount: 1,
 			at: time.Since(a.w.trace.start), asked: began, began: began, bound: t.bound(began), linger: t.linger, passes: t.passes}
@@ -217,7 +212,7 @@ func (w *World) servePermits(p *process, name string) {
 		w.fail(name, "p%d has all of %d permits, and State tells %+v", p.index, size, st)
 	}
 	if err := l.Unlock(w.ctx); err != nil {
-		w.fail(name, "Release in calm: %v", err)
+		w.fail(name, "Unlock in calm: %v", err)
 	}
 }
 

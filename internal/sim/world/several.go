@@ -182,7 +182,7 @@ func lockerOf(l Lock) relock.Locker {
 		}
 		return l.RWMutex
 	case permits:
-		return l.Permits(l.amount)
+		return l.Locker(l.amount)
 	default:
 		return l.(relock.Locker)
 	}
@@ -651,7 +651,7 @@ func (c *round) invite(r *rand.Rand) {
 	name := guest + strconv.Itoa(r.IntN(2))
 	lock := relock.Locker(c.p.client.Mutex(name))
 	if !c.w.form.Shared() {
-		lock = c.p.client.Semaphore(name, 2).Permits(2)
+		lock = c.p.client.Semaphore(name, 2).Locker(2)
 	}
 	c.locks = slices.Insert(c.locks, r.IntN(len(c.locks)+1), lock)
 }
