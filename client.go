@@ -67,12 +67,19 @@ func newOver(rdb driver.Redis, opts []ClientOption) (*Client, error) {
 // newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
 // Redis that decides alone.
 func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
+	impaired, mended := cfg.tells(EventNodeImpaired), cfg.tells(EventNodeMended)
 	return node.New(rdb, node.Config{
 		Options: wire.Options{Votes: index > 0, Retention: cfg.retention, Longest: cfg.longest},
 		Client:  id, Timeout: cfg.commandTimeout, Plain: cfg.plain,
-		Reachable: func(cause error) { cfg.answers(index, cause) },
-		Impaired:  func(cause error) { cfg.impaired(index, cause) },
-		Mended:    func(cause error) { cfg.mended(index, cause) },
+		Reachable: func(cause error) {
+			kind := EventNodeUp
+			if cause != nil {
+				kind = EventNodeDown
+			}
+			cfg.tells(kind)(index, cause)
+		},
+		Impaired: func(cause error) { impaired(index, cause) },
+		Mended:   func(cause error) { mended(index, cause) },
 	})
 }
 

@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -158,6 +159,9 @@ func (c *config) derive() {
 	if c.fixed > 0 && c.maxHold > 0 {
 		end = min(c.fixed, c.maxHold)
 	}
+	if c.fixed > 0 {
+		c.linger = 0 // its end does not move
+	}
 	c.firstLease = c.lease
 	if end > 0 {
 		c.firstLease = min(c.lease, end)
@@ -181,40 +185,16 @@ func (c *config) looser(other *config) bool {
 // trusts reports whether a reader with this config may rely on a lease for d.
 func (c *config) trusts(d time.Duration) bool { return c.trust == 0 || d <= c.trust }
 
-// longestLease is the longest lease that Redis may be asked for: the restart guard waits for no longer.
-func (c *config) longestLease() time.Duration {
-	if c.longest > 0 {
-		return c.longest
-	}
-	return maxLease
-}
-
 // quorumSize is how many nodes must agree: 1 if one Redis decides alone.
-func (c *config) quorumSize() int {
-	if c.quorum > 0 {
-		return c.quorum
-	}
-	return c.nodes/2 + 1
-}
-
-// lingersFor is how long locks with this config linger, 0 for not at all.
-func (c *config) lingersFor() time.Duration {
-	if c.fixed > 0 {
-		return 0
-	}
-	return c.linger
-}
+func (c *config) quorumSize() int { return cmp.Or(c.quorum, c.nodes/2+1) }
 
 // sharesFor is how long goroutines of this process may share one hold with this config.
-func (c *config) sharesFor() time.Duration { return max(c.passTime, c.lingersFor()) }
-
-// lingers reports whether locks with this config linger.
-func (c *config) lingers() bool { return c.lingersFor() > 0 }
+func (c *config) sharesFor() time.Duration { return max(c.passTime, c.linger) }
 
 // block is how many tokens an entry asks for: one for each time the lock may pass in memory, and more
 // if it may linger, since one grant then serves many leases. newEntry replaces it by 1 for an owner.
 func (c *config) block() int {
-	if c.lingers() {
+	if c.linger > 0 {
 		return max(c.passes, lingerBlock)
 	}
 	return c.passes

@@ -13,8 +13,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Each error of this package belongs to one class, and matches the class's sentinel by errors.Is. The
-// classes exclude each other, so a switch may ask for them in any order:
+// Each error of this package belongs to one class, and matches the class's sentinel by errors.Is; that of a
+// Shutdown whose context ended has none. The classes exclude each other, so a switch may ask for them in any
+// order:
 //
 //   - ErrNotAcquired: another owner has the lock;
 //   - ErrUnavailable: Redis gave no answer;

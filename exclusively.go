@@ -18,7 +18,7 @@ type exclusively struct{}
 
 func (exclusively) usesGate(*config) bool              { return true }
 func (exclusively) keepsGate() bool                    { return true }
-func (exclusively) lingers(c *config) bool             { return c.lingers() }
+func (exclusively) lingers(c *config) bool             { return c.linger > 0 }
 func (exclusively) nests() bool                        { return true }
 func (exclusively) asks(c *config) int                 { return c.block() }
 func (exclusively) begun(*hold)                        {}
@@ -154,7 +154,7 @@ func (exclusively) refill(h *hold, now clock.Stamp) {
 // over, even before its timers have run. internal/model explores these rules, and what happens without
 // each of them. The caller holds h.mu.
 func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
-	return h.rest.May(h.cfg.lingersFor(), now) && h.fate.live() && h.block.Left() > 0 &&
+	return h.rest.May(h.cfg.linger, now) && h.fate.live() && h.block.Left() > 0 &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 

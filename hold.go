@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -267,7 +268,7 @@ func (h *hold) takeBack(b bearer, now clock.Stamp, cause error) (count int, outl
 		return 0, false, h.fate.whyGone(b.shared())
 	}
 	if count = len(h.shares.all); count == 0 {
-		outlasts = cause != ErrHandedOver && b.shared().given() && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
+		outlasts = cause != ErrHandedOver && b.shared().given() && h.term.Outlast(h.cfg.minHold, cmp.Or(h.cfg.longest, maxLease), now)
 		if outlasts {
 			h.schedule(now)
 		} else {
@@ -366,7 +367,7 @@ func (h *hold) schedule(now clock.Stamp) { h.k.watchdog.Schedule(h, h.next(now),
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) watchdog.Look {
-	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.lingersFor(), now), now)
+	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.linger, now), now)
 	renewal := h.term.RenewalAt(now, h.count.Unsure())
 	return watchdog.Look{At: clock.Sooner(renewal, end, now), Renews: renewal.Until(now) <= end.Until(now)}
 }

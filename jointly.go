@@ -64,7 +64,7 @@ func (jointly) joinable(h *hold, now clock.Stamp) bool {
 }
 
 func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
-	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
+	return j.joinable(h, now) && h.rest.May(h.cfg.linger, now) && !h.term.Lengthened(now)
 }
 
 // admit gives b a share of the hold inside outer. No command is needed. A writer that waits is no

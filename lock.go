@@ -177,7 +177,7 @@ func (lk *lock) withRetryAfter(err error) error {
 	err = lk.named(lk.k.explained(err))
 	if held, is := err.(*HeldError); is {
 		held.RetryAfter = max(lk.lasts.Retry(lk.inTheWay(held), held.TTL), min(held.TTL, lk.cfg.minHold))
-		held.lingers = lk.cfg.lingers()
+		held.lingers = lk.cfg.linger > 0
 	}
 	return err
 }

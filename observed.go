@@ -215,21 +215,7 @@ func (l *Lease) unlockedWith(err error) {
 	}
 }
 
-// impaired tells why the Redis of that index works worse than it should.
-func (c *config) impaired(index int, cause error) {
-	c.tell(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
-}
-
-// mended tells that a cause which impaired told is over.
-func (c *config) mended(index int, cause error) {
-	c.tell(Event{Kind: EventNodeMended, Node: index, Cause: cause})
-}
-
-// answers tells that the Redis of that index answers again or, with a cause, why it does not.
-func (c *config) answers(index int, cause error) {
-	kind := EventNodeUp
-	if cause != nil {
-		kind = EventNodeDown
-	}
-	c.tell(Event{Kind: kind, Node: index, Cause: cause})
+// tells returns a function that tells what happens to the Redis of an index.
+func (c *config) tells(kind EventKind) func(index int, cause error) {
+	return func(index int, cause error) { c.tell(Event{Kind: kind, Node: index, Cause: cause}) }
 }

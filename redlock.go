@@ -69,7 +69,8 @@ func overQuorum(nodes []driver.Redis, cfg config) *Client {
 		of[i] = newNode(rdb, id, &cfg, i+1)
 	}
 	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
-		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired, Mended: cfg.mended,
+		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease,
+		Impaired: cfg.tells(EventNodeImpaired), Mended: cfg.tells(EventNodeMended),
 		Guard: cfg.longest > 0, Auto: cfg.longest > 0 && !cfg.wary, Longest: cfg.longest,
 	}))
 }

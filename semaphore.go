@@ -128,10 +128,10 @@ func (p permits) take(ctx context.Context, m mode) (*Lease, error) {
 	return l, err
 }
 
-// base returns what every kind of lock embeds, nil for a nil Semaphore.
+// base returns what every kind of lock embeds.
 func (s *Semaphore) base() *lock {
-	if s == nil {
-		return nil
+	if s == nil || s.zero() {
+		return unmade("Semaphore")
 	}
 	return &s.lock
 }

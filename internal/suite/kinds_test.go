@@ -198,7 +198,7 @@ func TestErrorsNameCommandsAsStatsDoes(t *testing.T) {
 
 // The words for commands stand in the type's comment, since there are no constants for them.
 func TestCommandsAreListed(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../stats.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../errors.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	var listed []relock.Command
 	for _, decl := range file.Decls {
