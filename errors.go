@@ -208,7 +208,7 @@ func (h ClientInfo) String() string { return wire.Card(h).String() }
 //	resize     SetPermits, and the first number of permits
 //	sweep      releases of entries that Redis may still have, though no caller wants them
 //	fence      writes and reads of a quorum's fencing counters
-//	force      ForceUnlock and ForceUnlock
+//	force      ForceUnlock
 //	inspect    State
 //	introduce  names of clients, see WithClientName
 //	flight     results of a Flight: read, left, forgotten
