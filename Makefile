@@ -20,7 +20,7 @@ WORKERS ?= -1
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
 # Give the driver over rueidis a New that opens the like of a client over another library.
 LIKE = $$(go run $(LIBRARY)/internal/tools/twin -o $(or $(TMPDIR),/tmp)/relock-twin-$(1) $(CURDIR)/contrib/relock$(1)/like.go.txt)
-ROOTTESTS = . ./election ./internal/link ./internal/quorum ./internal/single ./internal/wire ./internal/wiretest ./lua
+ROOTTESTS = . ./election ./internal/link ./internal/quorum ./internal/single ./internal/suite ./internal/wire ./internal/wiretest ./lua
 # Where make servers puts what Debian does not have, and the servers that make matrix runs.
 SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/relock-servers
 TESTED = $(or $(SERVER),redis-server $(SERVERS)/redis-6.2/redis-server $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server)
@@ -106,7 +106,7 @@ interop: redis java ## share locks with the real Redisson
 interop-goredis interop-valkey: interop-%: redis java ## the same over one of these
 	cd interop && go test $(call LIKE,$*) -count=1 -timeout 10m ./...
 
-api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
+api: ## compare what programs can import with docs/api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
 dist: ## archives, deb, rpm, checksums and SBOMs in target/dist: of VERSION=<the tag v… on the last commit>, else a snapshot of the work tree
@@ -118,14 +118,16 @@ rpm: ## install rpm where it is missing
 dist-test: redis rpm ## build the snapshot twice, compare the bytes, look into what was built, and run the deb's command
 	internal/tools/dist/test.sh $(GORELEASER)
 
-licences: ## write THIRD_PARTY.md: what the released modules import, with the licences
-	go run ./internal/tools/licences -o THIRD_PARTY.md . cmd/relock $(RELEASED)
+licences: ## write docs/THIRD_PARTY.md: what the released modules import, with the licences
+	go run ./internal/tools/licences -o docs/THIRD_PARTY.md . cmd/relock $(RELEASED)
 
 lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over all modules, the licences of what they import, and the command for FreeBSD
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
-	go run $(STATICCHECK) $(EVERY)
-	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
+	go run $(STATICCHECK) -checks all $(EVERY)
+	go run ./internal/tools/licences -check -o docs/THIRD_PARTY.md . cmd/relock $(RELEASED)
+	@before=$$(cat go.work.sum) && go list -m all >/dev/null && [ "$$before" = "$$(cat go.work.sum)" ] || \
+		{ echo "go.work.sum was not what the go command makes of it: commit it"; exit 1; }
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
 tidy: ## go mod tidy of the modules that are released, whose library is the tree's
@@ -189,7 +191,7 @@ bench-run: redis ## what relock run costs, beside flock and, where it is install
 	bench/run-cost.sh 100
 
 bench-go: redis ## the library's own hot paths
-	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire ./lua
+	go test -run - -bench . -count 6 ./internal/gate ./internal/hub ./internal/suite ./internal/wire ./lua
 
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
@@ -26,7 +25,8 @@ import (
 type Client struct {
 	core   *core
 	close  sync.Once
-	closed []func() // returned by its observers, called at the end of Close
+	ended  context.Context // ends when Close returns; nil before Close
+	closed []func()        // returned by its observers, called at the end of Close
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
@@ -38,16 +38,16 @@ type Client struct {
 //
 // rueidis finds out by itself that it leads to a Cluster, unless ForceSingleClient forbids it. Locks
 // that another server of the Cluster keeps then fail at once, and say why.
-func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
+func New(rdb rueidis.Client, opts ...ClientOption) (*Client, error) {
 	return newOver(overrueidis.New(rdb), opts)
 }
 
 // newOver is New over a driver.
-func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
+func newOver(rdb driver.Redis, opts []ClientOption) (*Client, error) {
 	if driver.Missing(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
 	}
-	cfg, err := defaultConfig().with(opts, true)
+	cfg, err := with(defaultConfig(), opts, "")
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,12 @@ func (c *Client) TrustNodes(ctx context.Context) error {
 // that cannot work is reported by the first method called on the Mutex, with ErrInvalidName or
 // ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
-	return &Mutex{newLock(c.coreOrNil(), wire.Mutex, name, opts)}
+	return &Mutex{c.mutex("a Mutex", name, opts)}
+}
+
+// mutex returns what a Mutex embeds, or that type of lock, which is one.
+func (c *Client) mutex(what, name string, opts []Option) lock {
+	return newLock(c.coreOrNil(), wire.Mutex, what, name, opts)
 }
 
 // coreOrNil returns the client's core, nil for a Client that New did not make.
@@ -144,39 +149,52 @@ func (c *Client) ID() string {
 	return k.id
 }
 
-// Close ends the client. Waiting Locks return ErrClosed, the contexts of held leases end with cause
+// Shutdown ends the client. Waiting Locks return ErrClosed, the contexts of held leases end with cause
 // ErrClosed, and renewals stop. Locks that callers hold are not released, since the code under them
-// may still run: they end with their leases. Close releases locks that lie idle (WithLinger) or were
-// granted to no caller, and tries once more to undo commands that were not answered.
+// may still run: they end with their leases. So let holders unlock first; Shutdown waits for none. It
+// releases locks that lie idle (WithLinger) or were granted to no caller, and tries once more to undo
+// commands that were not answered.
 //
-// Close returns when no call and no goroutine of the client is left, and observers have heard of all
-// events. If Redis answers, that takes milliseconds. If Redis hangs, Close gives up
+// Shutdown returns nil when no call and no goroutine of the client is left, and observers have heard of
+// all events. If Redis answers, that takes milliseconds. If Redis hangs, Shutdown gives up, and returns nil,
 //
 //   - after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
 //   - after two to four command timeouts if only a Lock or an Unlock is under way.
 //
-// Behind an observer or a logger that blocks it gives up after eight.
-func (c *Client) Close() {
+// Behind an observer or a logger that blocks it gives up after eight. If ctx ends before, Shutdown returns
+// an error with the cause of ctx, of no class of this package, and the rest goes on in the background,
+// within the same time. Shutdown begins even if ctx has ended. A further Shutdown or Close waits for the
+// first. It fails with ErrMisuse for a nil ctx, and for a Client that New did not make.
+func (c *Client) Shutdown(ctx context.Context) error {
 	k := c.coreOrNil()
-	if k == nil {
-		return
+	switch {
+	case k == nil:
+		return errNotNew
+	case ctx == nil:
+		return errNilContext
 	}
 	c.close.Do(func() {
-		done := make(chan struct{})
+		var end context.CancelFunc
+		c.ended, end = context.WithTimeout(context.Background(), 8*k.cfg.commandTimeout)
 		go func() {
-			defer close(done)
+			defer end()
 			c.shut()
 		}()
-		most := time.NewTimer(8 * k.cfg.commandTimeout)
-		defer most.Stop()
-		select {
-		case <-done:
-		case <-most.C:
-		}
 	})
+	select {
+	case <-c.ended.Done():
+	case <-ctx.Done():
+		if c.ended.Err() == nil {
+			return fmt.Errorf("relock: Shutdown goes on in the background: %w", context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
-// shut is Close, for as long as observers and loggers block.
+// Close is Shutdown for as long as that takes.
+func (c *Client) Close() { _ = c.Shutdown(context.Background()) }
+
+// shut is Shutdown, for as long as observers and loggers block.
 func (c *Client) shut() {
 	k := c.core
 	k.giving.Lock() // All gives leases before, or not at all

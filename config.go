@@ -1,11 +1,13 @@
 package relock
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/tenure"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 const (
@@ -15,7 +17,10 @@ const (
 
 	defaultRetention = 10 * time.Minute
 	minRetention     = time.Minute
-	maxRetention     = 10 * MaxLease
+	maxRetention     = 10 * maxLease
+
+	minLease = 100 * time.Millisecond // the safety margin and a renewal's round trip have to fit in
+	maxLease = wire.MaxLease
 
 	// lingerBlock is how many fencing tokens a grant reserves if the lock may linger: enough for a few
 	// milliseconds, even if callers do nothing under the lock.
@@ -34,7 +39,7 @@ type config struct {
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
-	trust   time.Duration // longest lease that a reader may rely on; 0: MaxLease
+	trust   time.Duration // longest lease that a reader may rely on; 0: maxLease
 
 	// How a lock passes between the goroutines of a process.
 	passes   int // local hand-overs in a row; 1: none
@@ -71,58 +76,77 @@ func defaultConfig() config {
 	}
 }
 
-func leaseInRange(d time.Duration) error {
-	if d < MinLease || d > MaxLease {
-		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, MinLease, MaxLease)
+func leaseInRange(d time.Duration) error { return inRange(d, minLease, maxLease) }
+
+func inRange(d, least, most time.Duration) error {
+	if d < least || d > most {
+		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, least, most)
 	}
 	return nil
 }
 
-// with returns the config changed by opts. They were given to New if client is set, else to a lock.
-// The error is ErrInvalidOption, and names the option and what is wrong with it.
-func (c config) with(opts []Option, client bool) (config, error) {
-	for _, o := range opts {
-		if o.apply == nil {
-			return c, fmt.Errorf("%w: the zero Option; use a With function", ErrInvalidOption)
+func wrongIf(bad bool, text string, args ...any) error {
+	if !bad {
+		return nil
+	}
+	return fmt.Errorf(text, args...)
+}
+
+// with returns c changed by opts. They were given to that type of lock, to New if what is "". The error is
+// ErrInvalidOption, and names the option and what is wrong with it.
+func with[O ClientOption](c config, opts []O, what string) (config, error) {
+	for _, opt := range opts {
+		if ClientOption(opt) == nil {
+			return c, fmt.Errorf("%w: a nil option", ErrInvalidOption)
 		}
-		if o.clientOnly && !client {
-			return c, fmt.Errorf("%w: %s belongs to New, not to a Mutex", ErrInvalidOption, o.name)
+		switch o := opt.made(); {
+		case o.wrong != nil:
+			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, o.wrong)
+		case what != "" && !o.fits(what):
+			return c, fmt.Errorf("%w: %s: not for %s", ErrInvalidOption, o.name, what)
+		default:
+			o.set(&c)
 		}
-		if err := o.apply(&c); err != nil {
-			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
+	}
+	if what == "" {
+		if c.nodes > 0 && !c.guarded {
+			c.longest = max(c.longest, c.lease)
 		}
-	}
-	lease := max(c.lease, c.fixed)
-	if client && c.nodes > 0 && !c.guarded {
-		c.longest = max(c.longest, c.lease)
-	}
-	if c.longest > 0 && lease > c.longest {
-		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
-			ErrInvalidOption, lease, c.longest)
-	}
-	if client && !c.retained {
-		c.retention = max(c.retention, 4*lease, 4*c.longest)
-	}
-	if c.retained && c.retention > 0 && c.retention < 4*lease {
-		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
-			ErrInvalidOption, lease, 4*lease, c.retention)
-	}
-	if client {
+		if !c.retained {
+			c.retention = max(c.retention, 4*c.lease, 4*c.fixed, 4*c.longest)
+		}
 		c.panics = new(eventlog.Panics)
 		if c.logged != nil {
 			c.observers, c.panics = append(c.observers, c.logged), c.logged.Panics
 		}
 	}
 	c.derive()
-	if most := c.rules.Cap; most > 0 && c.minHold > most {
-		return c, fmt.Errorf("%w: WithMinHold: %v is longer than the %v for which WithFixedLease and WithMaxHold let a lock be held",
-			ErrInvalidOption, c.minHold, most)
-	}
-	if c.timeout > 0 && c.timeout > c.firstLease/3 {
-		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
-			ErrInvalidOption, c.timeout, c.firstLease)
+	if err := c.clash(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	return c, nil
+}
+
+// clash says which options cannot go together.
+func (c *config) clash() error {
+	switch lease, most := max(c.lease, c.fixed), c.rules.Cap; {
+	case c.quorum > 0 && c.nodes == 0:
+		return errors.New("WithQuorum: it belongs to NewRedlock")
+	case c.quorum > 0 && (c.quorum <= c.nodes/2 || c.quorum > c.nodes):
+		return fmt.Errorf("WithQuorum: %d of %d nodes; between %d and %d are possible", c.quorum, c.nodes, c.nodes/2+1, c.nodes)
+	case c.longest > 0 && lease > c.longest:
+		return fmt.Errorf("a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard", lease, c.longest)
+	case c.retained && c.retention > 0 && c.retention < 4*lease:
+		return fmt.Errorf("a lease of %v needs fencing counters kept for at least %v, not %v; see WithTokenRetention",
+			lease, 4*lease, c.retention)
+	case most > 0 && c.minHold > most:
+		return fmt.Errorf("WithMinHold: %v is longer than the %v for which WithFixedLease and WithMaxHold let a lock be held",
+			c.minHold, most)
+	case c.timeout > 0 && c.timeout > c.firstLease/3:
+		return fmt.Errorf("a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
+			c.timeout, c.firstLease)
+	}
+	return nil
 }
 
 // derive computes the last fields. A command that asks for a lock never asks for a longer lease than
@@ -162,7 +186,7 @@ func (c *config) longestLease() time.Duration {
 	if c.longest > 0 {
 		return c.longest
 	}
-	return MaxLease
+	return maxLease
 }
 
 // quorumSize is how many nodes must agree: 1 if one Redis decides alone.

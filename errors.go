@@ -91,7 +91,7 @@ var (
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
 	ErrTooMany = wire.ErrTooMany
 
-	// ErrTooLarge says that a Flight's value has more than MaxResult bytes as it is encoded.
+	// ErrTooLarge says that a Flight's value has more than 64 KiB as it is encoded.
 	ErrTooLarge = wire.ErrTooLarge
 
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
@@ -200,7 +200,7 @@ func (h ClientInfo) String() string { return wire.Card(h).String() }
 // helps, unless Cause is of another. For a quorum's node it may also be ErrNotAcquired or ErrLost, by
 // what that node knows, or ErrMisuse (ErrInvalidNodes).
 type NodeError struct {
-	Op    string // acquire, release, renew, ...
+	Op    Command
 	Name  string // the lock, "" when it concerned the node itself
 	Node  int    // the place in NewRedlock's list, from 1; 0 if one Redis decides alone
 	Err   error
@@ -217,7 +217,9 @@ type NodeError struct {
 
 // Error says what failed on which lock, what to do if waiting does not help, and how long the node's
 // Quarantine lasts.
-func (e *NodeError) Error() string { return wire.GaveUp(wire.Began(e.Op, e.Name)+e.said(), e.Cause) }
+func (e *NodeError) Error() string {
+	return wire.GaveUp(wire.Began(string(e.Op), e.Name)+e.said(), e.Cause)
+}
 
 // said is the text of Err, with its node, what to do and the Quarantine.
 func (e *NodeError) said() string {
@@ -249,7 +251,7 @@ func (e *NodeError) As(target any) bool {
 // not refuse for good are no quorum, unless Cause is of another. The class of a single node's error is
 // not the QuorumError's.
 type QuorumError struct {
-	Op    string
+	Op    Command
 	Name  string       // the lock, "" when it concerned the nodes themselves
 	Need  int          // nodes that had to agree
 	Of    int          // nodes in all
@@ -260,13 +262,13 @@ type QuorumError struct {
 // Error names the operation and each node's answer.
 func (e *QuorumError) Error() string {
 	if len(e.Nodes) > 0 && e.count(ErrNotAsked) == len(e.Nodes) {
-		return wire.GaveUp(wire.Began(e.Op, e.Name)+wire.InWords(ErrNotAsked), e.Cause)
+		return wire.GaveUp(wire.Began(string(e.Op), e.Name)+wire.InWords(ErrNotAsked), e.Cause)
 	}
 	said := make([]string, len(e.Nodes))
 	for i, node := range e.Nodes {
 		said[i] = node.said()
 	}
-	msg := fmt.Sprintf("%sno quorum of %d of %d nodes: %s", wire.Began(e.Op, e.Name), e.Need, e.Of, strings.Join(said, "; "))
+	msg := fmt.Sprintf("%sno quorum of %d of %d nodes: %s", wire.Began(string(e.Op), e.Name), e.Need, e.Of, strings.Join(said, "; "))
 	return wire.GaveUp(msg, e.Cause)
 }
 
@@ -326,7 +328,7 @@ func outward(err error) error {
 	case *wire.NodeError:
 		return outwardNode(e)
 	case *wire.QuorumError:
-		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
+		out := &QuorumError{Op: Command(e.Op.String()), Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
 		for _, said := range e.Nodes {
 			out.Nodes = append(out.Nodes, outwardNode(said))
 		}
@@ -343,7 +345,7 @@ func outward(err error) error {
 
 func outwardNode(e *wire.NodeError) *NodeError {
 	out := &NodeError{
-		Op: e.Op, Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute, is: wire.Said(e.Err),
+		Op: Command(e.Op.String()), Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute, is: wire.Said(e.Err),
 	}
 	if _, hints := out.Err.(*NodeError); !hints {
 		out.hint, out.shut = wire.Hint(e.Err), wire.RefusesLogin(e.Err)
@@ -354,7 +356,6 @@ func outwardNode(e *wire.NodeError) *NodeError {
 var (
 	errNilContext = fmt.Errorf("%w: the context is nil", ErrMisuse)
 	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
-	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
 	errNoLocks    = fmt.Errorf("%w: made without All or Any", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
 )

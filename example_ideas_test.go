@@ -13,7 +13,7 @@ import (
 )
 
 // opened returns a client over a Redis of the example's own.
-func opened(opts ...relock.Option) (*relock.Client, func()) {
+func opened(opts ...relock.ClientOption) (*relock.Client, func()) {
 	rdb, closeRedis := connect()
 	locks, err := relock.New(rdb, opts...)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"log"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
 )
 
 // The lines that the README opens with.
@@ -125,4 +127,10 @@ func ExampleDetach() {
 	// Output:
 	// <nil> true
 	// <nil>
+}
+
+// connect stands for the rueidis client that a service has already, here over a Redis of the example's own.
+func connect() (rueidis.Client, func()) {
+	s := new(redistest.Stage)
+	return redistest.Start(s).Client(), s.End
 }

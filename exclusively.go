@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
@@ -65,7 +66,7 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 		defer h.ops.Unlock()
 		return h.lowerCount(ctx, count)
 	case outlasts:
-		return &wire.NodeError{Op: "set count", Name: h.names.Name, Err: wire.ErrNoAnswer}
+		return &wire.NodeError{Op: driver.Recount, Name: h.names.Name, Err: wire.ErrNoAnswer}
 	case count > 0:
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -77,7 +78,7 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 		}
 	case err == nil:
 		if err = h.finish(ctx, now, toSweeper); err == nil {
-			err = &wire.NodeError{Op: "release", Name: h.names.Name, Err: wire.ErrNoAnswer}
+			err = &wire.NodeError{Op: driver.Release, Name: h.names.Name, Err: wire.ErrNoAnswer}
 		}
 	}
 	return err

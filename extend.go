@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		if _, _, err := l.h.trusted(&l.share); err != nil {
 			return err
 		}
-		return l.h.k.explained(l.lock.refused(ctx, "extend"))
+		return l.h.k.explained(l.lock.refused(ctx, driver.Recount))
 	}
 	l.h.tally.Enter()
 	defer l.h.tally.End()
@@ -60,7 +61,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
 		if h.ops.Lock(soon) != nil {
-			return &wire.NodeError{Op: "extend", Name: h.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+			return &wire.NodeError{Op: driver.Recount, Name: h.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 		}
 		ctx = soon
 	}
@@ -95,7 +96,7 @@ func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (
 	if err := h.tooLong(d); err != nil { // a reader may have joined
 		return 0, 0, err
 	}
-	if left := h.term.MayLast(now, MaxLease); d-clock.Margin(d) > left {
+	if left := h.term.MayLast(now, maxLease); d-clock.Margin(d) > left {
 		if all {
 			return 0, 0, fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
 		}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/lookup"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// MaxResult is the most bytes that the result of a Flight has, as it is encoded.
-const MaxResult = 64 << 10
+// maxResult is the most bytes that the result of a Flight has, as it is encoded.
+const maxResult = 64 << 10
 
 // A Flight runs a function once among all processes that use the same Redis, and gives all callers its
 // result: it is golang.org/x/sync/singleflight among processes, with a result that stays for a time. It is the
@@ -29,7 +30,8 @@ const MaxResult = 64 << 10
 //   - A function that calls Do of its own Flight, without the context that it was given, waits for itself.
 //
 // Over NewRedlock and under WithRestartGuard its methods fail with errors.ErrUnsupported; under WithOwner Do.
-// WithMinHold is refused; WithLinger, WithLocalHandoff and WithStrictOrder have no effect.
+// A result has up to 64 KiB as it is encoded. A Flight refuses WithMinHold, WithLinger, WithLocalHandoff and
+// WithStrictOrder; the last three have no effect on it if they are given to New.
 type Flight[T any] struct {
 	runs
 	marshal   func(any) ([]byte, error)
@@ -105,7 +107,7 @@ func (f *Flight[T]) Do(ctx context.Context, fn func(context.Context) (T, error))
 func (f *Flight[T]) Get(ctx context.Context) (value T, found bool, err error) {
 	r := f.base()
 	var result string
-	err = r.withRetryAfter(r.query(ctx, "read result", func(k claim.Keeper) error {
+	err = r.withRetryAfter(r.query(ctx, func(k claim.Keeper) error {
 		result, found, err = k.Result(ctx, r.names, false)
 		return err
 	}))
@@ -121,15 +123,15 @@ func (f *Flight[T]) Get(ctx context.Context) (value T, found bool, err error) {
 // result. Forget fails as Mutex.State does; after ErrUnavailable the result may still be removed, later.
 func (f *Flight[T]) Forget(ctx context.Context) error {
 	r := f.base()
-	return r.withRetryAfter(r.query(ctx, "forget result", func(k claim.Keeper) error { return k.Forget(ctx, r.names) }))
+	return r.withRetryAfter(r.query(ctx, func(k claim.Keeper) error { return k.Forget(ctx, r.names) }))
 }
 
 func (f *Flight[T]) encoded(value T) ([]byte, error) {
 	result, err := f.marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the value of Flight %q cannot be encoded: %w", ErrMisuse, f.Name(), err)
-	} else if len(result) > MaxResult {
-		return nil, fmt.Errorf("%w: %d bytes of Flight %q; %d are possible", ErrTooLarge, len(result), f.Name(), MaxResult)
+	} else if len(result) > maxResult {
+		return nil, fmt.Errorf("%w: %d bytes of Flight %q; %d are possible", ErrTooLarge, len(result), f.Name(), maxResult)
 	}
 	return result, nil
 }
@@ -142,10 +144,10 @@ func (f *Flight[T]) decoded(result string) (value T, err error) {
 	return read, nil
 }
 
-// base returns what a Flight of every type embeds, that of a zero one for a nil one.
+// base returns what a Flight of every type embeds.
 func (f *Flight[T]) base() *runs {
-	if f == nil {
-		return new(runs)
+	if f == nil || f.zero() {
+		return &runs{lock: *unmade("Flight")}
 	}
 	return &f.runs
 }
@@ -163,7 +165,7 @@ type singly struct{ exclusively }
 func (singly) usesGate(*config) bool { return false }
 
 func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
-	r := runs{c.Mutex(name, opts...).lock, ttl}
+	r := runs{c.mutex("a Flight", name, opts), ttl}
 	if r.err != nil {
 		return r
 	}
@@ -174,15 +176,13 @@ func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
 		r.err = fmt.Errorf("%w: a Flight over a quorum of nodes or under WithRestartGuard", wire.Unsupported)
 	} else if err := leaseInRange(ttl); err != nil {
 		r.err = fmt.Errorf("%w: the time that a result stays: %w", ErrInvalidOption, err)
-	} else if cfg.minHold > 0 {
-		r.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a Flight", ErrInvalidOption)
 	}
 	return r
 }
 
 // query asks the one Redis that decides.
-func (r *runs) query(ctx context.Context, op string, question func(claim.Keeper) error) error {
-	if err := r.begin(ctx, op); err != nil {
+func (r *runs) query(ctx context.Context, question func(claim.Keeper) error) error {
+	if err := r.begin(ctx, driver.Flight); err != nil {
 		return err
 	}
 	defer r.tally.End()
@@ -214,7 +214,7 @@ func (r *runs) do(ctx context.Context, fn func(context.Context) ([]byte, error))
 
 // join waits for the call of this process that leads, until soon ends, or begins to lead.
 func (r *runs) join(ctx, soon context.Context) (*lookup.Lookup, error) {
-	if err := r.begin(ctx, "acquire"); err != nil {
+	if err := r.begin(ctx, driver.Acquire); err != nil {
 		return nil, err
 	}
 	defer r.tally.End()
@@ -301,7 +301,7 @@ func (l *leader) readAgain(ctx context.Context) error {
 
 // read asks Redis for the result until soon ends.
 func (l *leader) read(ctx, soon context.Context, again bool) error {
-	return l.query(ctx, "read result", func(k claim.Keeper) error {
+	return l.query(ctx, func(k claim.Keeper) error {
 		return l.Ask(l.soon, func() (string, bool, error) { return k.Result(soon, l.names, again) })
 	})
 }
@@ -311,7 +311,7 @@ func (l *leader) keep(ctx context.Context, result string) error {
 	if _, err := l.lease.stillHeld(); err != nil {
 		return err
 	}
-	return l.query(context.WithoutCancel(ctx), "keep result", func(k claim.Keeper) error {
+	return l.query(context.WithoutCancel(ctx), func(k claim.Keeper) error {
 		return l.Ask(l.soon, func() (string, bool, error) {
 			kept, err := k.Keep(ctx, l.lease.h.entry, l.lease.Token(), result, l.ttl)
 			if err == nil && kept == wire.NotHeld {

@@ -86,7 +86,7 @@ func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, erro
 		err  error
 	)
 	for _, p := range parts {
-		if err = p.base.begin(ctx, "acquire"); err == nil {
+		if err = p.base.begin(ctx, driver.Acquire); err == nil {
 			defer p.base.tally.End()
 			busy, err = g.visit(p.base)
 		}

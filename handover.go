@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -40,7 +41,9 @@ func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle strin
 	h := l.h
 	moved, movable := h.claim.(claim.Movable)
 	switch {
-	case !movable || !h.names.Kind.Moves:
+	case !h.names.Kind.Moves:
+		return "", fmt.Errorf("%w: HandOver of a %s lease", wire.Unsupported, h.names.Kind.Name)
+	case !movable:
 		return "", errStays
 	case h.entry.Owner != "":
 		return "", errOwnersStay
@@ -68,7 +71,7 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
 	if h.ops.Lock(soon) != nil { // a re-entry, say, is under way, and Redis does not answer
-		return cmp.Or(h.drop(ctx, b), error(&wire.NodeError{Op: "hand over", Name: h.names.Name, Err: wire.ErrNoAnswer}))
+		return cmp.Or(h.drop(ctx, b), error(&wire.NodeError{Op: driver.Move, Name: h.names.Name, Err: wire.ErrNoAnswer}))
 	}
 	defer h.ops.Unlock()
 	now := clock.Now()
@@ -107,7 +110,7 @@ func (m *Mutex) TakeOver(ctx context.Context, handle string) (*Lease, error) {
 }
 
 func (a *attempt) takeOver(handle string) (*Lease, error) {
-	if err := a.begin(a.ctx, "take over"); err != nil {
+	if err := a.begin(a.ctx, driver.Move); err != nil {
 		return nil, err
 	}
 	defer a.tally.End()
@@ -141,5 +144,5 @@ func (a *attempt) takeOver(handle string) (*Lease, error) {
 var (
 	errReentered  = fmt.Errorf("%w: HandOver of a lease whose lock was entered more than once: unlock the re-entries first", ErrMisuse)
 	errOwnersStay = fmt.Errorf("%w: a handle under WithOwner; the owner's id serves as one", ErrMisuse)
-	errStays      = fmt.Errorf("%w: a hand-over of an RWMutex, over a quorum of nodes or under WithRestartGuard", wire.Unsupported)
+	errStays      = fmt.Errorf("%w: a hand-over on a quorum of nodes, or under WithRestartGuard", wire.Unsupported)
 )

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -81,7 +82,7 @@ func (h *hold) notReentered(err, cause error) error {
 	if cause == wire.ErrNoAnswer {
 		cause = nil // the command timeout was up, the caller's time was not
 	}
-	return wire.GivenUp("set count", h.names.Name, err, cause)
+	return wire.GivenUp(driver.Recount, h.names.Name, err, cause)
 }
 
 // setCount writes the hold count to Redis. The same command lengthens the lease, which saves a renewal

@@ -107,7 +107,7 @@ func TestHoldsAskTheirKindOnce(t *testing.T) {
 			return true
 		})
 	}
-	require.ElementsMatch(t, []string{"mannerOf Joint", "mannerOf Permits", "newLock Quorum", "newLock MinHold", "HandOver Moves"}, asks)
+	require.ElementsMatch(t, []string{"mannerOf Joint", "mannerOf Permits", "newLock Quorum", "HandOver Moves"}, asks)
 	require.ElementsMatch(t, []string{"mannerOf jointly", "mannerOf severally", "mannerOf exclusively", "runs singly"}, made)
 	require.Empty(t, askedBack)
 	require.Len(t, fates, 1)

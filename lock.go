@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -28,8 +29,8 @@ const (
 	trying  mode = true  // as by TryLock
 )
 
-// newLock returns what every kind of lock embeds.
-func newLock(k *core, kind *wire.Kind, name string, opts []Option) lock {
+// newLock returns what a lock of that type and kind embeds.
+func newLock(k *core, kind *wire.Kind, what, name string, opts []Option) lock {
 	if k == nil {
 		return lock{err: errNotNew}
 	}
@@ -39,14 +40,14 @@ func newLock(k *core, kind *wire.Kind, name string, opts []Option) lock {
 	}
 	lk := lock{known: known, cfg: &k.cfg}
 	if !kind.Quorum && k.cfg.nodes > 0 {
-		return lock{err: fmt.Errorf("%w: a %s over a quorum of nodes", wire.Unsupported, kind.Name)}
+		return lock{err: fmt.Errorf("%w: %s over a quorum of nodes or under WithRestartGuard", wire.Unsupported, what)}
 	}
 	if len(opts) > 0 {
-		own, err := lk.cfg.with(opts, false)
+		own, err := with(*lk.cfg, opts, what)
 		lk.cfg, lk.err = &own, err
 	}
-	if lk.cfg.minHold > 0 && !kind.MinHold && lk.err == nil {
-		lk.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a %s lock", ErrInvalidOption, kind.Name)
+	if lk.cfg.minHold > 0 && what != "a Mutex" && lk.err == nil {
+		lk.err = fmt.Errorf("%w: WithMinHold: not for %s", ErrInvalidOption, what)
 	}
 	return lk
 }
@@ -85,9 +86,17 @@ func mannerOf(kind *wire.Kind) manner {
 	return exclusively{}
 }
 
+// unmade is what a zero lock of that type has.
+func unmade(what string) *lock {
+	return &lock{err: fmt.Errorf("%w: %s made without a Client; use Client.%[2]s", ErrMisuse, what)}
+}
+
+// zero reports whether no client made the lock.
+func (lk *lock) zero() bool { return lk.known == nil && lk.err == nil }
+
 // name is Mutex.Name, for every kind.
 func (lk *lock) name() string {
-	if lk == nil || lk.known == nil {
+	if lk.known == nil {
 		return ""
 	}
 	return lk.names.Name
@@ -96,8 +105,6 @@ func (lk *lock) name() string {
 // valid returns what is wrong with the lock or ctx, nil if nothing is.
 func (lk *lock) valid(ctx context.Context) error {
 	switch {
-	case lk == nil, lk.known == nil && lk.err == nil:
-		return errNoClient
 	case lk.err != nil:
 		return lk.err
 	case ctx == nil:
@@ -108,7 +115,7 @@ func (lk *lock) valid(ctx context.Context) error {
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
 // cannot be used at all, or if ctx has ended: then Redis is not asked.
-func (lk *lock) begin(ctx context.Context, op string) error {
+func (lk *lock) begin(ctx context.Context, op driver.Op) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
 	}
@@ -124,8 +131,8 @@ func (lk *lock) begin(ctx context.Context, op string) error {
 
 // refused returns the error of a call whose ctx had ended before the call. Redis was not asked, so the
 // error does not say that another owner has the lock.
-func (lk *lock) refused(ctx context.Context, op string) error {
-	if op == "acquire" && lk.enclosingLost(ctx) {
+func (lk *lock) refused(ctx context.Context, op driver.Op) error {
+	if op == driver.Acquire && lk.enclosingLost(ctx) {
 		return lk.enclosing(ctx).h.why()
 	}
 	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
@@ -156,7 +163,7 @@ func (lk *lock) gate() string { return lk.names.Gate(lk.amount) }
 
 // withRetryAfter is the error of a call as its caller sees it.
 func (lk *lock) withRetryAfter(err error) error {
-	if lk == nil || lk.known == nil {
+	if lk.known == nil {
 		return outward(err)
 	}
 	err = lk.named(lk.k.explained(err))
@@ -198,5 +205,5 @@ func (lk *lock) unheard(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrNotAsked) {
 		return err
 	}
-	return lk.withRetryAfter(lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
+	return lk.withRetryAfter(lk.k.arbiter.Silence(driver.Acquire, lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest/fakes"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func ownRedis(t *testing.T) rueidis.Client {
 }
 
 // newClient returns a Client over rdb that is closed before rdb is.
-func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
+func newClient(t *testing.T, rdb rueidis.Client, opts ...ClientOption) *Client {
 	t.Helper()
 	c, err := New(rdb, opts...)
 	require.NoError(t, err)
@@ -76,51 +77,6 @@ func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
 	return granted
 }
 
-// lined waits until a goroutine stands behind another one of its client, which has the lock or asks for it.
-func lined(t *testing.T, c *Client, name string) {
-	t.Helper()
-	gate := c.Mutex(name).names.Gate(1)
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) }, patience, time.Millisecond)
-}
-
-// stateOf is what Redis knows of a lock. It asks again where a short time-out was too short for a busy machine.
-func stateOf(t *testing.T, m *Mutex) State {
-	t.Helper()
-	for began := time.Now(); ; {
-		st, err := m.State(context.Background())
-		if err == nil {
-			return st
-		}
-		if time.Since(began) > patience {
-			t.Error(err)
-			return State{}
-		}
-	}
-}
-
-// tokensOf has n goroutines line up for a lock in fake time, each of which holds it for a second, and returns their tokens.
-func tokensOf(t *testing.T, m *Mutex, n int) (tokens []int64) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			l, err := m.Lock(context.Background())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			tokens = append(tokens, l.Token())
-			time.Sleep(time.Second)
-			if err := l.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-	}
-	wg.Wait()
-	return tokens
-}
-
 // within takes what comes from ch, which must come.
 func within[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
@@ -149,18 +105,10 @@ func inTime(t *testing.T, call func(ctx context.Context) error) error {
 	return await(t, ended, 2*patience)
 }
 
-// shared returns a source of one client.
-func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
-	rdb, err := redistest.Open(opt)
-	require.NoError(t, err)
-	t.Cleanup(rdb.Close)
-	return func() rueidis.Client { return rdb }
-}
-
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	settledOn(t, c, c.Mutex(key).names.Unlock)
+	settledOn(t, c, namesOf(wire.Mutex, key).Unlock)
 }
 
 // settledOn does so by the channel that tells when a lock of any kind may be free.
@@ -173,53 +121,11 @@ func settledOn(t *testing.T, c *Client, unlock string) {
 	}, patience, time.Millisecond)
 }
 
-// exclusive lets goroutines of two clients do an unguarded read-modify-write under the lock.
-func exclusive(ctx context.Context, t *testing.T, key string, clients ...*Client) {
-	t.Helper()
-	const workers, rounds = 6, 20
-	var (
-		wg     sync.WaitGroup
-		inside int // guarded by the lock under test alone: the race detector is a second judge
-		last   int64
-	)
-	for _, c := range clients {
-		for range workers {
-			wg.Go(func() {
-				for range rounds {
-					err := c.Mutex(key).Do(ctx, func(ctx context.Context) error {
-						l, err := c.Mutex(key).Held(ctx)
-						if err == nil && l.Token() <= last {
-							err = fmt.Errorf("token %d after %d", l.Token(), last)
-						}
-						if err == nil {
-							last = l.Token()
-							inside++
-						}
-						return err
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	require.Equal(t, len(clients)*workers*rounds, inside)
-}
-
-// rights are the ACLs of docs/wire.md: what everyone needs, and what a Cluster and a quorum take beyond that.
-func rights(t *testing.T, prefix string) [][]string {
-	every, cluster, quorum := drivertest.Rights(t, prefix)
-	return [][]string{every, cluster, quorum}
-}
-
 // mutexOf is the Mutex that a lease is of.
 func mutexOf(l *Lease) *Mutex { return &Mutex{*l.lock} }
 
 // tapped returns a client over servers and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
+func tapped(t *testing.T, servers []*redistest.Server, opts ...ClientOption) (*Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var taps []*faults.Client
@@ -236,12 +142,10 @@ func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client,
 	return c, taps
 }
 
-func nothing(context.Context) error { return nil }
-
 const counterOfK = "redisson_lock_token:{k}"
 
 // bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
-func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
+func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...ClientOption) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := masters(t, n)
@@ -265,7 +169,7 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 }
 
 // another returns one more client of the servers, with all rights.
-func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func another(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	if len(servers) > 1 {
 		return newRedlock(t, servers, opts...)
 	}
@@ -291,7 +195,7 @@ func masters(t *testing.T, n int) []*redistest.Server {
 }
 
 // newRedlock returns a client over servers, with connections of its own.
-func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func newRedlock(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	var nodes []rueidis.Client
 	for _, s := range servers {
@@ -311,14 +215,6 @@ func queued(t *testing.T, s *redistest.Server, name string, n int) {
 	}, patience, time.Millisecond)
 }
 
-// listening waits until c's inbox is subscribed.
-func listening(t *testing.T, s *redistest.Server, c *Client) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1")
-	}, patience, time.Millisecond)
-}
-
 func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
@@ -327,7 +223,7 @@ func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
 }
 
 // hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
-func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
+func hearing(t *testing.T, s *redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	c := newClient(t, s.Client(), opts...)
 	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))
@@ -359,5 +255,82 @@ func unlocked(t *testing.T, leases ...*Lease) {
 	}
 }
 
-// far is a lease whose polls, a third of it apart, no test waits for: what is noticed, a message told of.
-const far = 10 * time.Minute
+type (
+	scripted      = fakes.Arbiter
+	scriptedClaim = fakes.Claim
+	hanging       = fakes.Hanging
+)
+
+// inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes
+// would keep a processor busy with renewals until go test's -timeout.
+func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted), opts ...ClientOption) {
+	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
+		s := &scripted{}
+		c := over(t, s, opts...)
+		defer c.Close()
+		test(t, c, s)
+	})
+}
+
+// seen gathers events.
+type seen struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (s *seen) Observe(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// of returns the events of some kinds so far.
+func (s *seen) of(kinds ...EventKind) (of []Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		for _, kind := range kinds {
+			if e.Kind == kind {
+				of = append(of, e)
+			}
+		}
+	}
+	return of
+}
+
+// over returns a client over an arbiter of the test.
+func over(t *testing.T, a claim.Arbiter, opts ...ClientOption) *Client {
+	t.Helper()
+	cfg, err := with(defaultConfig(), opts, "")
+	require.NoError(t, err)
+	return newClientOver("c", cfg, a)
+}
+
+// namesOf are the names of a lock of a client without a prefix.
+func namesOf(kind *wire.Kind, name string) *wire.Names {
+	names, err := kind.Names("", name)
+	if err != nil {
+		panic(err)
+	}
+	return names
+}
+
+// mutexes are n locks of c whose names begin with prefix.
+func mutexes(c *Client, prefix string, n int, opts ...Option) (all []Locker) {
+	for i := range n {
+		all = append(all, c.Mutex(prefix+strconv.Itoa(i), opts...))
+	}
+	return all
+}
+
+// requireLost demands the very error of a lost lock, which names it.
+func requireLost(t *testing.T, how error, err error, why ...any) {
+	t.Helper()
+	var lost *LostError
+	require.ErrorAs(t, err, &lost, why...)
+	require.Same(t, err, lost, "it is about the lock that was asked about")
+	require.Equal(t, how, lost.Err, why...)
+	require.NotEmpty(t, lost.Name)
+	require.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("%q", lost.Name)), "named once: %v", err)
+}

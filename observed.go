@@ -114,7 +114,7 @@ const (
 
 // watched reports whether the lock's events are observed. Those of an invalid lock are not.
 func (lk *lock) watched() bool {
-	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
+	return lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
 }
 
 // how returns HowRemote if the call had to wait, else HowFree. If the call is not observed, nothing

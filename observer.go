@@ -135,13 +135,12 @@ func (h How) String() string {
 // tell which others it had before.
 //
 // By default, and with nil, there is no observer.
-func WithObserver(o Observer) Option {
-	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
+func WithObserver(o Observer) ClientOption {
+	return &option{"WithObserver", nil, func(c *config) {
 		c.observers = nil
 		if o != nil {
 			c.observers = observers{o}
 		}
-		return nil
 	}}
 }
 

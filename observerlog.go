@@ -2,7 +2,6 @@ package relock
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/relock-go/relock/internal/eventlog"
@@ -23,14 +22,8 @@ import (
 // says.
 //
 // By default nothing is written.
-func WithLogger(log *slog.Logger) Option {
-	return Option{name: "WithLogger", clientOnly: true, apply: func(c *config) error {
-		if log == nil {
-			return fmt.Errorf("the logger is nil")
-		}
-		c.logged = newLogged(log)
-		return nil
-	}}
+func WithLogger(log *slog.Logger) ClientOption {
+	return &option{"WithLogger", wrongIf(log == nil, "the logger is nil"), func(c *config) { c.logged = newLogged(log) }}
 }
 
 // logged is the Observer that writes to a logger.

@@ -1,37 +1,56 @@
 package relock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/wire"
 )
 
-const (
-	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round
-	// trip leave too little.
-	MinLease = 100 * time.Millisecond
-	// MaxLease is the longest lease accepted: 366 days.
-	MaxLease = wire.MaxLease
-)
+// A ClientOption changes how a Client works. New, NewRedlock and the constructors of the other modules
+// take it. Each Option is a ClientOption too, which then holds for all locks of the client that it is for.
+// This package's functions make all options there are. If the value of one cannot work, New fails with
+// ErrInvalidOption.
+type ClientOption interface{ made() *option }
 
-// An Option given to New holds for all locks of the client. Given to Mutex or RWMutex it holds for
-// that lock instead. Options about the client as a whole belong to New and NewRedlock alone.
-type Option struct {
-	name       string
-	clientOnly bool
-	apply      func(*config) error
+// An Option changes how a lock works. Mutex, RWMutex, Semaphore and Flight take it: it then holds for that
+// lock, instead of what New was given. If its value cannot work, or it is for other kinds of locks, the
+// lock's methods fail with ErrInvalidOption.
+type Option interface {
+	ClientOption
+	ofLocks()
+}
+
+// option is what an option does. It is a ClientOption.
+type option struct {
+	name  string
+	wrong error // what is wrong with the value
+	set   func(*config)
+}
+
+func (o *option) made() *option { return o }
+
+// lockOption is an Option.
+type lockOption struct{ *option }
+
+func (lockOption) ofLocks() {}
+
+// fits reports whether an option has a meaning for that type of lock.
+func (o *option) fits(what string) bool {
+	switch o.name {
+	case "WithRedissonWatchdog":
+		return what == "an RWMutex"
+	case "WithLinger", "WithLocalHandoff", "WithStrictOrder":
+		return what != "a Flight"
+	}
+	return true
 }
 
 // WithLease sets how long a lock outlives its last renewal, and so how long others wait after a holder
-// crashed. The watchdog renews every third of it. Redis keeps whole milliseconds.
+// crashed: 100 ms to 366 days. The watchdog renews every third of it. Redis keeps whole milliseconds.
 //
 // Defaults to 30 seconds, as Redisson's lockWatchdogTimeout.
 func WithLease(d time.Duration) Option {
-	return Option{name: "WithLease", apply: func(c *config) error {
-		c.lease = d
-		return leaseInRange(d)
-	}}
+	return lockOption{&option{"WithLease", leaseInRange(d), func(c *config) { c.lease = d }}}
 }
 
 // WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder
@@ -40,10 +59,7 @@ func WithLease(d time.Duration) Option {
 //
 // By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
-	return Option{name: "WithFixedLease", apply: func(c *config) error {
-		c.fixed = d
-		return leaseInRange(d)
-	}}
+	return lockOption{&option{"WithFixedLease", leaseInRange(d), func(c *config) { c.fixed = d }}}
 }
 
 // WithMaxHold ends a lease after d although its holder lives: the lease's context is cancelled with
@@ -52,10 +68,7 @@ func WithFixedLease(d time.Duration) Option {
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
-	return Option{name: "WithMaxHold", apply: func(c *config) error {
-		c.maxHold = d
-		return leaseInRange(d)
-	}}
+	return lockOption{&option{"WithMaxHold", leaseInRange(d), func(c *config) { c.maxHold = d }}}
 }
 
 // WithMinHold keeps a Mutex taken for d at least, counted from when the caller got it, even if the
@@ -80,13 +93,7 @@ func WithMaxHold(d time.Duration) Option {
 // d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
 // option. By default, and with 0, the last Unlock gives a lock back.
 func WithMinHold(d time.Duration) Option {
-	return Option{name: "WithMinHold", apply: func(c *config) error {
-		c.minHold = d
-		if d < 0 || d > MaxLease {
-			return fmt.Errorf("%v is out of range, 0 (not at all) to %v are possible", d, MaxLease)
-		}
-		return nil
-	}}
+	return lockOption{&option{"WithMinHold", inRange(d, 0, maxLease), func(c *config) { c.minHold = d }}}
 }
 
 // WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's
@@ -95,13 +102,8 @@ func WithMinHold(d time.Duration) Option {
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
-	return Option{name: "WithWait", apply: func(c *config) error {
-		c.wait = d
-		if d <= 0 {
-			return fmt.Errorf("%v; it must be positive: use TryLock not to wait at all", d)
-		}
-		return nil
-	}}
+	wrong := wrongIf(d <= 0, "%v; it must be positive: use TryLock not to wait at all", d)
+	return lockOption{&option{"WithWait", wrong, func(c *config) { c.wait = d }}}
 }
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
@@ -114,16 +116,9 @@ func WithWait(d time.Duration) Option {
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
-	return Option{name: "WithLocalHandoff", apply: func(c *config) error {
-		c.passes, c.passTime = passes, d
-		if passes < 1 || passes > 1_000_000 {
-			return fmt.Errorf("%d passes; between 1 (none) and 1,000,000 are possible", passes)
-		}
-		if d < 0 {
-			return fmt.Errorf("%v; it must not be negative", d)
-		}
-		return nil
-	}}
+	wrong := wrongIf(passes < 1 || passes > 1_000_000 || d < 0,
+		"%d passes in %v; 1 (none) to 1,000,000 are possible, and no negative time", passes, d)
+	return lockOption{&option{"WithLocalHandoff", wrong, func(c *config) { c.passes, c.passTime = passes, d }}}
 }
 
 // WithLinger keeps an unlocked lock in Redis for this process, for up to d, as long as no other
@@ -137,13 +132,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 //
 // By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
-	return Option{name: "WithLinger", apply: func(c *config) error {
-		c.linger = d
-		if d < 0 || d > MaxLease {
-			return fmt.Errorf("%v is out of range, 0 (not at all) to %v are possible", d, MaxLease)
-		}
-		return nil
-	}}
+	return lockOption{&option{"WithLinger", inRange(d, 0, maxLease), func(c *config) { c.linger = d }}}
 }
 
 // WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
@@ -153,10 +142,7 @@ func WithLinger(d time.Duration) Option {
 // happens only after holds of a few microseconds, and to one goroutine three times at most. With
 // critical sections that short, a lock is taken nearly twice as often.
 func WithStrictOrder() Option {
-	return Option{name: "WithStrictOrder", apply: func(c *config) error {
-		c.strict = true
-		return nil
-	}}
+	return lockOption{&option{"WithStrictOrder", nil, func(c *config) { c.strict = true }}}
 }
 
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
@@ -166,13 +152,7 @@ func WithStrictOrder() Option {
 // Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at
 // most 1 second.
 func WithCommandTimeout(d time.Duration) Option {
-	return Option{name: "WithCommandTimeout", apply: func(c *config) error {
-		c.timeout = d
-		if d <= 0 {
-			return fmt.Errorf("%v; it must be positive", d)
-		}
-		return nil
-	}}
+	return lockOption{&option{"WithCommandTimeout", wrongIf(d <= 0, "%v; it must be positive", d), func(c *config) { c.timeout = d }}}
 }
 
 // WithNamePrefix puts prefix before the name of every lock in Redis, as a NameMapper of Redisson's
@@ -180,14 +160,9 @@ func WithCommandTimeout(d time.Duration) Option {
 // same prefix. Mutex.Name and errors keep the name without it; keys, channels and rights have it.
 //
 // By default names stand in Redis as they are.
-func WithNamePrefix(prefix string) Option {
-	return Option{name: "WithNamePrefix", clientOnly: true, apply: func(c *config) error {
-		c.prefix = prefix
-		if len(prefix) >= wire.MaxName {
-			return fmt.Errorf("%d bytes; a name has %d with its prefix", len(prefix), wire.MaxName)
-		}
-		return nil
-	}}
+func WithNamePrefix(prefix string) ClientOption {
+	wrong := wrongIf(len(prefix) >= wire.MaxName, "%d bytes; a name has %d with its prefix", len(prefix), wire.MaxName)
+	return &option{"WithNamePrefix", wrong, func(c *config) { c.prefix = prefix }}
 }
 
 // WithClientName makes the client write its name to Redis, which is the service's, say "billing".
@@ -200,11 +175,8 @@ func WithNamePrefix(prefix string) Option {
 // was not asked for before, for a quarter of a second at most. docs/wire.md has the key and the right.
 //
 // By default, and with "", nothing is written.
-func WithClientName(name string) Option {
-	return Option{name: "WithClientName", clientOnly: true, apply: func(c *config) error {
-		c.name = name
-		return wire.ValidClientName(name)
-	}}
+func WithClientName(name string) ClientOption {
+	return &option{"WithClientName", wire.ValidClientName(name), func(c *config) { c.name = name }}
 }
 
 // WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them:
@@ -214,17 +186,8 @@ func WithClientName(name string) Option {
 // that may have forgotten.
 //
 // Defaults to the smallest number that is more than half.
-func WithQuorum(n int) Option {
-	return Option{name: "WithQuorum", clientOnly: true, apply: func(c *config) error {
-		c.quorum = n
-		if c.nodes == 0 {
-			return fmt.Errorf("it belongs to NewRedlock")
-		}
-		if n <= c.nodes/2 || n > c.nodes {
-			return fmt.Errorf("%d of %d nodes; between %d and %d are possible", n, c.nodes, c.nodes/2+1, c.nodes)
-		}
-		return nil
-	}}
+func WithQuorum(n int) ClientOption {
+	return &option{"WithQuorum", wrongIf(n < 1, "%d is no number of nodes", n), func(c *config) { c.quorum = n }}
 }
 
 // WithRestartGuard keeps a Redis that was restarted, promoted or emptied from granting locks until
@@ -237,32 +200,26 @@ func WithQuorum(n int) Option {
 //
 // By default New has no guard, and NewRedlock one of 30 seconds, or of the client's lease if that is
 // longer. See docs/safety.md.
-func WithRestartGuard(longest time.Duration) Option {
+func WithRestartGuard(longest time.Duration) ClientOption {
 	return restartGuard("WithRestartGuard", longest, false)
 }
 
 // WithStrictRestartGuard is WithRestartGuard, but takes no node for new: a Redis that does not know
 // its past grants no lock for longest, unless Client.TrustNodes was called.
-func WithStrictRestartGuard(longest time.Duration) Option {
+func WithStrictRestartGuard(longest time.Duration) ClientOption {
 	return restartGuard("WithStrictRestartGuard", longest, true)
 }
 
-func restartGuard(name string, longest time.Duration, strict bool) Option {
-	return Option{name: name, clientOnly: true, apply: func(c *config) error {
-		c.longest, c.wary, c.guarded = longest, strict, true
-		return leaseInRange(longest)
-	}}
+func restartGuard(name string, longest time.Duration, strict bool) ClientOption {
+	return &option{name, leaseInRange(longest), func(c *config) { c.longest, c.wary, c.guarded = longest, strict, true }}
 }
 
 // WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
 // all, a second owner can be granted it while the first holds it.
 //
 // By default New has no guard, and NewRedlock the guard that WithRestartGuard describes.
-func WithoutRestartGuard() Option {
-	return Option{name: "WithoutRestartGuard", clientOnly: true, apply: func(c *config) error {
-		c.longest, c.wary, c.guarded = 0, false, true
-		return nil
-	}}
+func WithoutRestartGuard() ClientOption {
+	return &option{"WithoutRestartGuard", nil, func(c *config) { c.longest, c.wary, c.guarded = 0, false, true }}
 }
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
@@ -277,12 +234,8 @@ func WithoutRestartGuard() Option {
 //
 // Defaults to 10 minutes, or to four times the longest lease that New is told of (WithLease,
 // WithFixedLease, WithRestartGuard) if that is longer. See docs/safety.md.
-func WithTokenRetention(d time.Duration) Option {
-	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
-		c.retention, c.retained = d, true
-		if d != 0 && (d < minRetention || d > maxRetention) {
-			return fmt.Errorf("%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, maxRetention)
-		}
-		return nil
-	}}
+func WithTokenRetention(d time.Duration) ClientOption {
+	wrong := wrongIf(d != 0 && (d < minRetention || d > maxRetention),
+		"%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, maxRetention)
+	return &option{"WithTokenRetention", wrong, func(c *config) { c.retention, c.retained = d, true }}
 }

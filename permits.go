@@ -45,7 +45,7 @@ func (p *Permits) semaphore() *Semaphore {
 
 func (p *Permits) lease(ctx context.Context, m mode) (*Lease, error) {
 	if p == nil {
-		return nil, errNoClient
+		return nil, unmade("Semaphore").err
 	}
 	return p.s.lease(ctx, p.k, m)
 }
@@ -53,7 +53,7 @@ func (p *Permits) lease(ctx context.Context, m mode) (*Lease, error) {
 // base returns the lock of which k parts are taken, or one with an error.
 func (p *Permits) base() *lock {
 	if p == nil {
-		return nil
+		return unmade("Semaphore")
 	}
 	lk, err := p.s.taking(p.k)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -19,11 +20,8 @@ import (
 //
 // By default a Cluster that has sharded channels (Redis 7) is used with them. Elsewhere channels are
 // always plain.
-func WithPlainChannels() Option {
-	return Option{name: "WithPlainChannels", clientOnly: true, apply: func(c *config) error {
-		c.plain = true
-		return nil
-	}}
+func WithPlainChannels() ClientOption {
+	return &option{"WithPlainChannels", nil, func(c *config) { c.plain = true }}
 }
 
 // attempt is one call that takes a lock: Lock, TryLock or TakeOver.
@@ -233,7 +231,7 @@ func (n *known) waitedFor(ctx context.Context, err error, c claim.Claim) error {
 		holder, ttl := c.Seen()
 		return &wire.HeldError{Name: n.names.Name, Holder: holder, TTL: ttl, Cause: wire.CauseOf(ctx)}
 	case ctx.Err() != nil && wire.FromRedis(err):
-		return wire.GivenUp("acquire", n.names.Name, err, wire.CauseOf(ctx))
+		return wire.GivenUp(driver.Acquire, n.names.Name, err, wire.CauseOf(ctx))
 	}
 	return err
 }
@@ -247,9 +245,9 @@ func (a *attempt) leftTheLine(err error) error {
 	case !ok:
 		return ErrClosed
 	case left.Report == gate.ErrUnreported && left.Stood >= min(left.Waited, a.cfg.commandTimeout):
-		return a.k.arbiter.Silence("acquire", a.names.Name, wire.ErrNoAnswer, left.Cause)
+		return a.k.arbiter.Silence(driver.Acquire, a.names.Name, wire.ErrNoAnswer, left.Cause)
 	case left.Report != nil && left.Report != gate.ErrUnreported:
-		return wire.GivenUp("acquire", a.names.Name, left.Report, left.Cause)
+		return wire.GivenUp(driver.Acquire, a.names.Name, left.Report, left.Cause)
 	}
 	return &wire.HeldError{Name: a.names.Name, Local: true, Cause: left.Cause}
 }

@@ -27,7 +27,7 @@ import (
 //
 // The clients in nodes stay the caller's. NewRedlock fails with ErrInvalidOption for no node, a nil
 // or doubled client, a Cluster, or an option that cannot work.
-func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
+func NewRedlock(nodes []rueidis.Client, opts ...ClientOption) (*Client, error) {
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {
 		drivers[i] = overrueidis.New(rdb)
@@ -36,7 +36,7 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 }
 
 // redlockOver is NewRedlock over drivers.
-func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
+func redlockOver(nodes []driver.Redis, opts []ClientOption) (*Client, error) {
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w: no nodes", ErrInvalidOption)
 	}
@@ -55,7 +55,7 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 	}
 	cfg := defaultConfig()
 	cfg.nodes, cfg.longest = len(nodes), defaultLease
-	cfg, err := cfg.with(opts, true)
+	cfg, err := with(cfg, opts, "")
 	if err != nil {
 		return nil, err
 	}

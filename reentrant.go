@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -92,10 +93,10 @@ func do[L interface {
 // ErrClosed.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.base().held(ctx) }
 
-// base returns what every kind of lock embeds, nil for a nil Mutex.
+// base returns what every kind of lock embeds.
 func (m *Mutex) base() *lock {
-	if m == nil {
-		return nil
+	if m == nil || m.zero() {
+		return unmade("Mutex")
 	}
 	return &m.lock
 }
@@ -122,7 +123,7 @@ func (lk *lock) run(ctx context.Context, get func(seen *call) (*Lease, error)) (
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
 func (a *attempt) take() (*Lease, error) {
-	if err := a.begin(a.ctx, "acquire"); err != nil {
+	if err := a.begin(a.ctx, driver.Acquire); err != nil {
 		return nil, err
 	}
 	defer a.tally.End()

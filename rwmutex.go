@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -41,7 +42,8 @@ type RWMutex struct{ write, read lock }
 // or an option that cannot work is reported by the first method called on it, with ErrInvalidName
 // or ErrInvalidOption.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	rw := &RWMutex{write: newLock(c.coreOrNil(), wire.Write, name, opts), read: newLock(c.coreOrNil(), wire.Read, name, opts)}
+	side := func(kind *wire.Kind) lock { return newLock(c.coreOrNil(), kind, "an RWMutex", name, opts) }
+	rw := &RWMutex{write: side(wire.Write), read: side(wire.Read)}
 	if r := &rw.read; r.err == nil {
 		r.cfg, r.err = r.cfg.ofReaders()
 	}
@@ -73,13 +75,7 @@ func (c *config) ofReaders() (*config, error) {
 //
 // Defaults to 30 seconds, Redisson's default.
 func WithRedissonWatchdog(d time.Duration) Option {
-	return Option{name: "WithRedissonWatchdog", apply: func(c *config) error {
-		c.javaDog = d
-		if d == 0 {
-			return nil
-		}
-		return leaseInRange(d)
-	}}
+	return lockOption{&option{"WithRedissonWatchdog", leaseInRange(cmp.Or(d, minLease)), func(c *config) { c.javaDog = d }}}
 }
 
 // Name returns the lock's name.
@@ -184,11 +180,11 @@ func (rw *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return rw.base(wire.Write).force(ctx)
 }
 
-// base returns a side of the lock, nil for a nil RWMutex.
+// base returns a side of the lock.
 func (rw *RWMutex) base(kind *wire.Kind) *lock {
 	switch {
-	case rw == nil:
-		return nil
+	case rw == nil || rw.write.zero():
+		return unmade("RWMutex")
 	case kind == wire.Read:
 		return &rw.read
 	}
@@ -250,7 +246,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if lk.cfg, err = lk.cfg.ofReaders(); err != nil {
 		return nil, err
 	}
-	if err := lk.begin(ctx, "acquire"); err != nil {
+	if err := lk.begin(ctx, driver.Acquire); err != nil {
 		return nil, outward(err)
 	}
 	defer lk.tally.End()
@@ -265,7 +261,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
 	defer cancel()
 	if h.ops.Lock(soon) != nil {
-		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+		return nil, &wire.NodeError{Op: driver.Acquire, Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
 	// ops is kept until the write lease is over. A re-entry that came in between would go on writing
 	// beside the reader.

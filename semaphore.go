@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -34,8 +35,8 @@ import (
 // methods fail with errors.ErrUnsupported.
 type Semaphore struct{ lock }
 
-// MaxPermits is the most permits that one Acquire takes.
-const MaxPermits = 128
+// maxPermits is the most permits that one Acquire takes.
+const maxPermits = 128
 
 // Semaphore returns the semaphore named name, with the client's options changed by opts. It has n
 // permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
@@ -45,7 +46,7 @@ const MaxPermits = 128
 // the name. A name, a number or an option that cannot work is reported by the first method called on the
 // Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	s := &Semaphore{newLock(c.coreOrNil(), wire.Semaphore, name, opts)}
+	s := &Semaphore{newLock(c.coreOrNil(), wire.Semaphore, "a Semaphore", name, opts)}
 	if s.size, s.amount = n, 1; s.err == nil {
 		s.err = sizeInRange(n)
 	}
@@ -55,7 +56,7 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.base().name() }
 
-// Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
+// Acquire takes k permits, 1 to 128, all at once. It waits until they are granted, ctx ends,
 // WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
 // permit. A caller that holds permits of the semaphore and waits for more may wait for itself: give such
 // a wait an end. Errors are those of Mutex.Lock, with these in addition, at once:
@@ -80,10 +81,10 @@ func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) erro
 	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.lease(ctx, 1, waiting) }, fn)
 }
 
-// base returns what every kind of lock embeds, nil for a nil Semaphore.
+// base returns what every kind of lock embeds.
 func (s *Semaphore) base() *lock {
-	if s == nil {
-		return nil
+	if s == nil || s.zero() {
+		return unmade("Semaphore")
 	}
 	return &s.lock
 }
@@ -119,10 +120,10 @@ func (s *Semaphore) lease(ctx context.Context, k int, m mode) (*Lease, error) {
 // taking returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
 func (s *Semaphore) taking(k int) (*lock, error) {
 	switch {
-	case s == nil || s.valid(context.Background()) != nil:
+	case s.base().valid(context.Background()) != nil:
 		return s.base(), nil
-	case k < 1 || k > MaxPermits:
-		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, MaxPermits)
+	case k < 1 || k > maxPermits:
+		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, maxPermits)
 	case k > s.size:
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
 	case k == 1:
@@ -152,7 +153,7 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 		return err
 	}
 	lk := s.base()
-	if err := lk.begin(ctx, "resize"); err != nil {
+	if err := lk.begin(ctx, driver.Resize); err != nil {
 		return outward(err)
 	}
 	defer lk.tally.End()

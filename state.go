@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -118,7 +119,7 @@ func (m *Mutex) State(ctx context.Context) (State, error) { return m.base().insp
 
 // inspect is Mutex.State, for every kind.
 func (lk *lock) inspect(ctx context.Context) (State, error) {
-	if err := lk.begin(ctx, "inspect"); err != nil {
+	if err := lk.begin(ctx, driver.Inspect); err != nil {
 		return State{}, outward(err)
 	}
 	defer lk.tally.End()
@@ -142,7 +143,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.base()
 
 // force is Mutex.ForceUnlock, for every kind.
 func (lk *lock) force(ctx context.Context) (bool, error) {
-	if err := lk.begin(ctx, "force unlock"); err != nil {
+	if err := lk.begin(ctx, driver.Force); err != nil {
 		return false, outward(err)
 	}
 	defer lk.tally.End()

@@ -28,27 +28,25 @@ type CommandStats struct {
 	Unanswered uint64 // not answered, or not sent because there was no connection
 }
 
-// Command says what commands to Redis are for, in a word that fits a metric's attribute.
+// Command says what a command to Redis is for, in a word that fits a metric's attribute. A later release
+// may add words, and part or merge them: programs show them, and do not list them. The words of this one:
+//
+//	acquire    questions for a lock; on a quorum votes
+//	release    locks given back
+//	renew      renewals of leases
+//	recount    re-entries, inner Unlocks, Extend
+//	refill     the next fencing tokens
+//	move       HandOver and TakeOver
+//	resize     SetPermits, and the first number of permits
+//	sweep      releases of entries that Redis may still have, though no caller wants them
+//	fence      writes and reads of a quorum's fencing counters
+//	force      ForceUnlock and ForceRelease
+//	inspect    State
+//	introduce  names of clients, see WithClientName
+//	flight     results of a Flight: read, left, forgotten
+//	check      whether a Redis answers, or was restarted; which channels a Cluster has; TrustNodes
+//	subscribe  subscriptions, and their ends
 type Command string
-
-// What commands are for.
-const (
-	CommandAcquire   Command = "acquire"   // questions for a lock; on a quorum votes
-	CommandRelease   Command = "release"   // locks given back
-	CommandRenew     Command = "renew"     // renewals of leases
-	CommandRecount   Command = "recount"   // re-entries, inner Unlocks, Extend
-	CommandRefill    Command = "refill"    // the next fencing tokens
-	CommandMove      Command = "move"      // HandOver and TakeOver
-	CommandResize    Command = "resize"    // SetPermits, and the first number of permits
-	CommandSweep     Command = "sweep"     // releases of entries that Redis may still have, though no caller wants them
-	CommandFence     Command = "fence"     // writes and reads of a quorum's fencing counters
-	CommandForce     Command = "force"     // ForceUnlock
-	CommandInspect   Command = "inspect"   // State
-	CommandIntroduce Command = "introduce" // names of clients, see WithClientName
-	CommandFlight    Command = "flight"    // results of a Flight: read, left, forgotten
-	CommandCheck     Command = "check"     // whether a Redis answers, or was restarted; which channels a Cluster has
-	CommandSubscribe Command = "subscribe" // subscriptions, and their ends
-)
 
 // Stats returns what the client has counted. It sends no command, and works on a closed client too.
 func (c *Client) Stats() Stats {

@@ -42,3 +42,21 @@ func TestReportAndCompare(t *testing.T) {
 	err = command(context.Background(), []string{"compare", path, filepath.Join(dir, "empty.json")})
 	require.ErrorContains(t, err, "no peer and cell in common")
 }
+
+// The charts of docs/benchmarks.md are those of the run that is kept, as today's code draws them.
+func TestDocumentedChartsAreOfTheFullRun(t *testing.T) {
+	drawn, shown := t.TempDir(), filepath.Join("..", "docs", "charts")
+	require.NoError(t, command(context.Background(), []string{"report", "-svg", drawn, filepath.Join("results", "full.json")}))
+	want, err := os.ReadDir(drawn)
+	require.NoError(t, err)
+	have, err := os.ReadDir(shown)
+	require.NoError(t, err)
+	require.Len(t, have, len(want))
+	for _, f := range want {
+		text, err := os.ReadFile(filepath.Join(drawn, f.Name()))
+		require.NoError(t, err)
+		chart, err := os.ReadFile(filepath.Join(shown, f.Name()))
+		require.NoError(t, err)
+		require.Equal(t, string(chart), string(text), f.Name())
+	}
+}

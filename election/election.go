@@ -85,7 +85,7 @@ const standBack = 100 * time.Millisecond
 // methods may be called from any goroutine.
 type Election struct {
 	m       *relock.Mutex
-	after   time.Duration // of GiveWay, 0 for never
+	after   time.Duration // of WithGiveWay, 0 for never
 	err     error         // what was wrong with the options
 	running atomic.Bool
 
@@ -119,7 +119,7 @@ func New(m *relock.Mutex, opts ...Option) *Election {
 // An Option changes how a process takes part in an election.
 type Option struct{ apply func(*Election) }
 
-// GiveWay makes a leader that has led for after end its term, with cause ErrGaveWay, once another
+// WithGiveWay makes a leader that has led for after end its term, with cause ErrGaveWay, once another
 // process waits to lead, or has tried to take the lock. So processes of a new release come to lead
 // while those of the old one still run. The process that has waited longest leads next.
 //
@@ -130,11 +130,11 @@ type Option struct{ apply func(*Election) }
 //
 // after must be positive: otherwise Run returns relock.ErrInvalidOption. By default a leader leads
 // until it resigns or fails.
-func GiveWay(after time.Duration) Option {
+func WithGiveWay(after time.Duration) Option {
 	return Option{func(e *Election) {
 		e.after = after
 		if after <= 0 {
-			e.err = fmt.Errorf("%w: GiveWay: %v is not positive", relock.ErrInvalidOption, after)
+			e.err = fmt.Errorf("%w: WithGiveWay: %v is not positive", relock.ErrInvalidOption, after)
 		}
 	}}
 }

@@ -15,12 +15,12 @@ import (
 var errWork = errors.New("the work failed")
 
 // onBoth runs a test over one Redis and over a quorum of three, with a source of processes.
-func onBoth(t *testing.T, test func(t *testing.T, process func(...relock.Option) *relock.Client)) {
+func onBoth(t *testing.T, test func(t *testing.T, process func(...relock.ClientOption) *relock.Client)) {
 	for topology, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
 			servers := locktest.Masters(t, n)
-			test(t, func(opts ...relock.Option) *relock.Client {
+			test(t, func(opts ...relock.ClientOption) *relock.Client {
 				if n == 1 {
 					return process(t, servers[0], opts...)
 				}
@@ -34,7 +34,7 @@ func onBoth(t *testing.T, test func(t *testing.T, process func(...relock.Option)
 // behind the others.
 func TestResignHandsOn(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, process func(...relock.Option) *relock.Client) {
+	onBoth(t, func(t *testing.T, process func(...relock.ClientOption) *relock.Client) {
 		p, q := process(), process()
 		a := stand(t, p, !deaf)
 		last := a.leads()
@@ -151,7 +151,7 @@ func TestPanicGivesTheLockBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := process(t, s)
-	e := New(p.Mutex(name), GiveWay(time.Hour))
+	e := New(p.Mutex(name), WithGiveWay(time.Hour))
 	b := stand(t, process(t, s), !deaf)
 	b.leads().fails(errWork) // so the server is warm, and its lock free
 	require.Equal(t, errWork, b.returned())
@@ -170,7 +170,7 @@ func TestPanicGivesTheLockBack(t *testing.T) {
 // The end of Run's context ends its wait, or its lead with the same cause. Run returns nil once the lock is given back.
 func TestTheCallerStops(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, process func(...relock.Option) *relock.Client) {
+	onBoth(t, func(t *testing.T, process func(...relock.ClientOption) *relock.Client) {
 		p := process()
 		a := stand(t, p, deaf)
 		first := a.leads()
@@ -202,7 +202,7 @@ func TestTheCallerHasStopped(t *testing.T) {
 // A function that ignores the loss of its lead is the only one here: another process leads beside it, under a greater token.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, process func(...relock.Option) *relock.Client) {
+	onBoth(t, func(t *testing.T, process func(...relock.ClientOption) *relock.Client) {
 		p := process()
 		a := stand(t, p, deaf)
 		first := a.leads()
@@ -227,7 +227,7 @@ func TestLost(t *testing.T) {
 func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a := standFor(t, New(process(t, s).Mutex(name, relock.WithMaxHold(relock.MinLease))), deaf)
+	a := standFor(t, New(process(t, s).Mutex(name, relock.WithMaxHold(100*time.Millisecond))), deaf)
 	first := a.leads()
 	require.ErrorIs(t, first.over(t), relock.ErrLost) // ErrMaxHold, unless Redis was slow
 	stand(t, process(t, s), !deaf).leads()
@@ -373,13 +373,13 @@ func TestOneProcessTwice(t *testing.T) {
 // A leader gives way once it has led for long enough and another process waits, and comes to lead again.
 func TestGiveWay(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, process func(...relock.Option) *relock.Client) {
+	onBoth(t, func(t *testing.T, process func(...relock.ClientOption) *relock.Client) {
 		p := process()
 		const after = 50 * time.Millisecond
 		began := time.Now()
-		a := stand(t, p, !deaf, GiveWay(after))
+		a := stand(t, p, !deaf, WithGiveWay(after))
 		first := a.leads()
-		b := stand(t, process(), !deaf, GiveWay(time.Hour))
+		b := stand(t, process(), !deaf, WithGiveWay(time.Hour))
 		require.Equal(t, ErrGaveWay, first.over(t))
 		require.GreaterOrEqual(t, time.Since(began), after)
 		second := passed(t, a, b, false)
@@ -398,7 +398,7 @@ func TestGiveWay(t *testing.T) {
 func TestNoWayGivenToNobody(t *testing.T) {
 	t.Parallel()
 	p := process(t, redistest.Start(t), relock.WithLease(3*time.Second))
-	a := stand(t, p, !deaf, GiveWay(time.Millisecond))
+	a := stand(t, p, !deaf, WithGiveWay(time.Millisecond))
 	first := a.leads()
 	renewed(t, p)
 	require.NoError(t, first.ctx.Err())
@@ -422,7 +422,7 @@ func TestNoWayGiven(t *testing.T) {
 // learns of its loss before its timers have run.
 func TestTheContextIsTheLeases(t *testing.T) {
 	t.Parallel()
-	is := stand(t, process(t, redistest.Start(t)), !deaf, GiveWay(time.Hour)).leads()
+	is := stand(t, process(t, redistest.Start(t)), !deaf, WithGiveWay(time.Hour)).leads()
 	lease, ok := relock.FromContext(is.ctx)
 	require.True(t, ok)
 	require.Equal(t, name, lease.Name())
@@ -469,7 +469,7 @@ func TestMisuse(t *testing.T) {
 	require.ErrorIs(t, new(Election).Run(t.Context(), nothing), relock.ErrMisuse)
 	require.ErrorIs(t, New(c.Mutex("")).Run(t.Context(), nothing), relock.ErrInvalidName)
 	require.ErrorIs(t, New(c.Mutex(name, relock.WithLease(1))).Run(t.Context(), nothing), relock.ErrInvalidOption)
-	require.ErrorIs(t, New(c.Mutex(name), GiveWay(0), Option{}).Run(t.Context(), nothing), relock.ErrInvalidOption)
+	require.ErrorIs(t, New(c.Mutex(name), WithGiveWay(0), Option{}).Run(t.Context(), nothing), relock.ErrInvalidOption)
 
 	a := standFor(t, e, !deaf)
 	first := a.leads()

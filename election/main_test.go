@@ -144,7 +144,7 @@ func renewed(t *testing.T, c *relock.Client) {
 }
 
 // process returns the client of one more process on s.
-func process(t *testing.T, s *redistest.Server, opts ...relock.Option) *relock.Client {
+func process(t *testing.T, s *redistest.Server, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	return locktest.Client(t, s.Client(), opts...)
 }

@@ -192,7 +192,7 @@ func TestWatchOfTheLeader(t *testing.T) {
 // Leader and Watch tell the leader's name, to those that lead and to those that only look.
 func TestLeaderByName(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, process func(...relock.Option) *relock.Client) {
+	onBoth(t, func(t *testing.T, process func(...relock.ClientOption) *relock.Client) {
 		looks := New(process(relock.WithClientName("looks")).Mutex(name))
 		st, err := looks.Leader(t.Context())
 		require.NoError(t, err)

@@ -84,7 +84,7 @@ func startBallot(t *testing.T, nodes int) *ballot {
 		s := redistest.Start(t)
 		b.servers, rdbs = append(b.servers, s), append(rdbs, s.Client())
 	}
-	opts := []relock.Option{relock.WithLease(electionLease), relock.WithClientName("looks")}
+	opts := []relock.ClientOption{relock.WithLease(electionLease), relock.WithClientName("looks")}
 	var c *relock.Client
 	var err error
 	if nodes == 1 {

@@ -62,9 +62,9 @@ func (b *ledger) lines(text string) (found []string) {
 	return found
 }
 
-func (b *ledger) options() []relock.Option {
+func (b *ledger) options() []relock.ClientOption {
 	log := slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	return []relock.Option{relock.WithLogger(log), relock.WithObserver(b), relock.WithLease(3 * time.Second)}
+	return []relock.ClientOption{relock.WithLogger(log), relock.WithObserver(b), relock.WithLease(3 * time.Second)}
 }
 
 // What a service's log says of an outage: a Redis hangs for 8 seconds and comes back empty. A leader and four of those

@@ -129,7 +129,7 @@ func (p *performer) hand(m *relock.Mutex, stays time.Duration, who int) {
 func (p *performer) count(name string, who int) {
 	var unanswered int64
 	for _, s := range p.locks.Stats().Commands {
-		if s.Command != relock.CommandSubscribe {
+		if s.Command != "subscribe" {
 			unanswered += int64(s.Unanswered)
 		}
 	}

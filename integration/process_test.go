@@ -119,7 +119,7 @@ func (j job) open() (*relock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	opts := []relock.Option{relock.WithLease(j.Lease), relock.WithLinger(j.Linger), relock.WithClientName(j.Name)}
+	opts := []relock.ClientOption{relock.WithLease(j.Lease), relock.WithLinger(j.Linger), relock.WithClientName(j.Name)}
 	if j.Timeout > 0 {
 		opts = append(opts, relock.WithCommandTimeout(j.Timeout))
 	}

@@ -37,7 +37,7 @@ func (s fencedStore) write(token, by string) bool {
 var guarded = relock.WithRestartGuard(analysisLease)
 
 // quorumOf returns a client over servers, each reached through a line of its own.
-func quorumOf(t *testing.T, guard relock.Option, servers []*redistest.Server) (*relock.Client, []*faultproxy.Proxy) {
+func quorumOf(t *testing.T, guard relock.ClientOption, servers []*redistest.Server) (*relock.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var lines []*faultproxy.Proxy

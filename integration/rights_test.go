@@ -27,9 +27,9 @@ func TestEachMissingRightOnACluster(t *testing.T) {
 	sharded[slices.Index(sharded, "&relock_inbox:*")] = "&relock_inbox:{" + prefix + "*"
 	for mode, on := range map[string]struct {
 		rights []string
-		opts   []relock.Option
+		opts   []relock.ClientOption
 	}{
-		"sharded": {sharded, nil}, "plain": {plain, []relock.Option{relock.WithPlainChannels()}},
+		"sharded": {sharded, nil}, "plain": {plain, []relock.ClientOption{relock.WithPlainChannels()}},
 	} {
 		open := func(t *testing.T, user string, rights []string) (*relock.Client, error) {
 			for _, node := range nodes.Nodes() {

@@ -84,7 +84,7 @@ func (s site) open() (rueidis.Client, error) {
 }
 
 // locks returns a relock client on the site, closed at the cleanup.
-func (s site) locks(t testing.TB, opts ...relock.Option) *relock.Client {
+func (s site) locks(t testing.TB, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	rdb, err := s.open()
 	require.NoError(t, err)
@@ -96,8 +96,8 @@ func (s site) locks(t testing.TB, opts ...relock.Option) *relock.Client {
 }
 
 // options are those of every relock client on the site.
-func (s site) options() []relock.Option {
-	opts := []relock.Option{relock.WithLinger(s.Linger)}
+func (s site) options() []relock.ClientOption {
+	opts := []relock.ClientOption{relock.WithLinger(s.Linger)}
 	if s.Plain {
 		opts = append(opts, relock.WithPlainChannels())
 	}

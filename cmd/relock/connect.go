@@ -201,8 +201,8 @@ func (a *access) close() {
 }
 
 // locks returns a client of locks, which the caller closes before a.
-func (a *access) locks(opts ...relock.Option) (*relock.Client, error) {
-	opts = append([]relock.Option{relock.WithNamePrefix(a.prefix)}, opts...)
+func (a *access) locks(opts ...relock.ClientOption) (*relock.Client, error) {
+	opts = append([]relock.ClientOption{relock.WithNamePrefix(a.prefix)}, opts...)
 	if len(a.rdbs) > 1 {
 		return relock.NewRedlock(a.rdbs, opts...)
 	}

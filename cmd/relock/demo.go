@@ -48,8 +48,8 @@ func (o *demoOptions) check() error {
 	if o.lock != lockRelock && o.lock != lockNone {
 		return fmt.Errorf("-lock %q: it is %s or %s", o.lock, lockRelock, lockNone)
 	}
-	if o.lease < relock.MinLease {
-		return fmt.Errorf("-lease %v: the shortest is %v", o.lease, relock.MinLease)
+	if shortest := 100 * time.Millisecond; o.lease < shortest {
+		return fmt.Errorf("-lease %v: the shortest is %v", o.lease, shortest)
 	}
 	// A worker is killed after a quarter of the time; the others must get the lock and go on well within the rest.
 	if o.run < 2*o.lease {

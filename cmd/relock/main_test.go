@@ -107,7 +107,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"run -any gpu:%d -of 8 true", "it takes no NAME"},
 		{"run -any gpu:%d -of 8 --", "COMMAND is missing"},
 		{"run -any gpu:%d -of 8 -shared -exclusive -- true", "exclude each other"},
-		{"run orders -at-least -1s -- true", "-at-least -1s: between 0 and"},
+		{"run orders -at-least -1s -- true", "-at-least -1s: it must not be negative"},
 		{"run orders -E 256 -- true", "-conflict-exit-code 256: between 0 and 255"},
 		{"run orders -healthz 8080 -- true", "it looks like :8080"},
 		{"run orders -shared -lease 2m -- true", "-shared -lease 2m0s: a reader's lease is 30s at most"},
@@ -183,13 +183,14 @@ func TestWorkerWithoutParent(t *testing.T) {
 func TestBadLocks(t *testing.T) {
 	url := "redis://" + redistest.Start(t).Addr()
 	for args, says := range map[string]string{
-		"inspect -redis URL a{}":                 "no hash tag",
-		"run -redis URL a{} -- true":             "no hash tag",
-		"run -redis URL -lease 1ms a -- true":    "WithLease: 1ms is out of range",
-		"run -redis URL -n 0 a -- true":          "0 permits; a semaphore has 1 to 1000000",
-		"run -redis URL -n 1000001 a -- true":    "1000001 permits; a semaphore has 1 to 1000000",
-		"run -redis URL -n 1 {a} -- true":        "would share keys with that of the name",
-		"run -redis URL -lease 1ms a{} -- false": "WithLease: 1ms is out of range",
+		"inspect -redis URL a{}":                   "no hash tag",
+		"run -redis URL a{} -- true":               "no hash tag",
+		"run -redis URL -lease 1ms a -- true":      "WithLease: 1ms is out of range",
+		"run -redis URL -at-least 9000h a -- true": "WithMinHold: 9000h0m0s is out of range",
+		"run -redis URL -n 0 a -- true":            "0 permits; a semaphore has 1 to 1000000",
+		"run -redis URL -n 1000001 a -- true":      "1000001 permits; a semaphore has 1 to 1000000",
+		"run -redis URL -n 1 {a} -- true":          "would share keys with that of the name",
+		"run -redis URL -lease 1ms a{} -- false":   "WithLease: 1ms is out of range",
 	} {
 		got := relockRun(strings.Fields(strings.ReplaceAll(args, "URL", url))...)
 		require.Equal(t, statusUsage, got.status, args)

@@ -67,7 +67,7 @@ func (ns nodes) lockCommands(ctx context.Context) (int64, error) {
 
 // openLocksOn returns a client of locks on one Redis, or on a quorum of several. A quorum gets a guard that keeps a
 // node out for the longest lease after it has forgotten locks.
-func openLocksOn(rdbs []rueidis.Client, lease time.Duration, opts ...relock.Option) (*relock.Client, error) {
+func openLocksOn(rdbs []rueidis.Client, lease time.Duration, opts ...relock.ClientOption) (*relock.Client, error) {
 	if len(rdbs) == 1 {
 		return relock.New(rdbs[0], opts...)
 	}

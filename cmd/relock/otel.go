@@ -77,7 +77,7 @@ func (c *counters) write(log *scribe) error {
 
 // observe returns the options for the worker's client, and sends its metrics until end is called. end sends them once
 // more.
-func (w *worker) observe() (opts []relock.Option, end func(), err error) {
+func (w *worker) observe() (opts []relock.ClientOption, end func(), err error) {
 	if !w.job.Observed {
 		return nil, func() {}, nil
 	}
@@ -100,7 +100,7 @@ func (w *worker) observe() (opts []relock.Option, end func(), err error) {
 		}
 	})
 	end = func() { close(stop); wg.Wait() }
-	return []relock.Option{relock.WithObserver(c.observer)}, end, nil
+	return []relock.ClientOption{relock.WithObserver(c.observer)}, end, nil
 }
 
 // exhibit serves the workers' metrics. The methods of a nil exhibit do nothing.

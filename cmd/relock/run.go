@@ -107,8 +107,8 @@ func (a *app) runCommand() *cobra.Command {
 // check returns what is wrong with the flags.
 func (l *locked) check() error {
 	switch {
-	case l.atLeast < 0 || l.atLeast > relock.MaxLease:
-		return fmt.Errorf("-at-least %v: between 0 and %v are possible", l.atLeast, relock.MaxLease)
+	case l.atLeast < 0:
+		return fmt.Errorf("-at-least %v: it must not be negative", l.atLeast)
 	case l.shared && l.writes:
 		return errors.New("-shared and -exclusive exclude each other")
 	case l.shared && l.lease > readersLease:

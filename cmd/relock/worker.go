@@ -116,7 +116,7 @@ func (w *worker) run(in io.Reader) error {
 }
 
 // openLocks connects to the nodes of the lock. The connections end with the process.
-func (w *worker) openLocks(opts []relock.Option) (*relock.Client, error) {
+func (w *worker) openLocks(opts []relock.ClientOption) (*relock.Client, error) {
 	var rdbs []rueidis.Client
 	for _, t := range w.job.Nodes {
 		rdb, err := t.open()

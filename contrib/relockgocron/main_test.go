@@ -19,24 +19,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = time.Minute
 
 // process makes a client, as one process of a service has it, of the test's Redis.
-type process func(opts ...relock.Option) *relock.Client
+type process func(opts ...relock.ClientOption) *relock.Client
 
 // real is a Redis of the test's own.
 func real(t *testing.T) process {
 	t.Helper()
 	redis := relocktest.Redis(t)
-	return func(opts ...relock.Option) *relock.Client { return redis.New(t, opts...) }
+	return func(opts ...relock.ClientOption) *relock.Client { return redis.New(t, opts...) }
 }
 
 // memory is one in memory, for fake time.
 func memory(t *testing.T) process {
 	t.Helper()
 	first := relocktest.New(t)
-	return func(opts ...relock.Option) *relock.Client { return relocktest.Beside(t, first, opts...) }
+	return func(opts ...relock.ClientOption) *relock.Client { return relocktest.Beside(t, first, opts...) }
 }
 
 // locker returns the Locker of one process.
-func locker(t *testing.T, redis process, atLeast time.Duration, opts ...Option) *Locker {
+func locker(t *testing.T, redis process, atLeast time.Duration, opts ...relock.Option) *Locker {
 	t.Helper()
 	l, err := NewLocker(redis(), atLeast, opts...)
 	require.NoError(t, err)

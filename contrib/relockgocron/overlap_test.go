@@ -143,7 +143,7 @@ func TestLossDuringALongJob(t *testing.T) {
 		began := make(chan struct{}, 1000)
 		outside := redis()
 		for range 3 {
-			l := locker(t, redis, 900*time.Millisecond, WithLease(lease))
+			l := locker(t, redis, 900*time.Millisecond, relock.WithLease(lease))
 			s := scheduler(t, gocron.WithDistributedLocker(l))
 			_, err := s.NewJob(gocron.DurationJob(time.Second), l.Task("long", func(ctx context.Context) error {
 				leave := believe.enter(ctx)

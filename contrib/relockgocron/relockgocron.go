@@ -38,22 +38,12 @@ var (
 	_ gocron.Elector = (*Elector)(nil)
 )
 
-// An Option changes how a Locker locks.
-type Option struct{ apply func(*Locker) }
-
-// WithLease sets how long a lock outlives its last renewal, at least relock.MinLease. A run is
-// renewed every third of it. So it is also for how long others skip the job after a process died
-// while it ran it, if that is longer than the Locker's least time.
-//
-// Defaults to 30 seconds.
-func WithLease(d time.Duration) Option { return Option{func(l *Locker) { l.lease = d }} }
-
 // A Locker is a [gocron.Locker]: the process that gets the lock of a job's name runs the job. Its
 // methods may be called from any goroutine.
 type Locker struct {
 	locks   *relock.Client
 	atLeast time.Duration
-	lease   time.Duration
+	opts    []relock.Option
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -71,25 +61,20 @@ type Locker struct {
 // Names of locks are the jobs' names: set them by [gocron.WithName], the same in all processes.
 // Give locks the option relock.WithNamePrefix where others share the Redis.
 //
-// It fails with relock.ErrInvalidOption. If a process dies, its lock stays for atLeast too. Under
-// relock.WithRestartGuard, as over a quorum, a lock outlives its process for at most the guard's
-// time: let atLeast be no longer there.
-func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Locker, error) {
+// The locks have the client's options changed by opts. A process that dies during a run keeps others
+// from the job for its lease (relock.WithLease), or for the rest of atLeast if that is longer. Under
+// relock.WithRestartGuard, as over a quorum, a lock outlives its process for at most the guard's time:
+// let atLeast be no longer there.
+//
+// It fails with relock.ErrMisuse for a nil client, and with relock.ErrInvalidOption for an atLeast that
+// relock.WithMinHold does not take or an option that cannot work.
+func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...relock.Option) (*Locker, error) {
 	l := &Locker{
-		locks: locks, atLeast: atLeast, lease: 30 * time.Second, runs: make(map[string][]*run), idle: make(chan struct{}),
+		locks: locks, atLeast: atLeast, opts: append(slices.Clip(opts), relock.WithMinHold(atLeast)),
+		runs: make(map[string][]*run), idle: make(chan struct{}),
 	}
-	for _, opt := range opts {
-		if opt.apply != nil {
-			opt.apply(l)
-		}
-	}
-	switch {
-	case locks == nil:
-		return nil, fmt.Errorf("%w: relockgocron: the client is nil", relock.ErrInvalidOption)
-	case atLeast < 0 || atLeast > relock.MaxLease:
-		return nil, fmt.Errorf("%w: relockgocron: a lock cannot be kept for %v", relock.ErrInvalidOption, atLeast)
-	case l.lease < relock.MinLease || l.lease > relock.MaxLease:
-		return nil, fmt.Errorf("%w: relockgocron: %v is no lease", relock.ErrInvalidOption, l.lease)
+	if _, err := locks.Mutex("relockgocron", l.opts...).Held(context.Background()); !errors.Is(err, relock.ErrNotHeld) {
+		return nil, err // what is wrong with the client or an option
 	}
 	return l, nil
 }
@@ -104,13 +89,12 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	}
 	l.held++
 	l.mu.Unlock()
-	m := l.locks.Mutex(key, relock.WithLease(l.lease), relock.WithMinHold(l.atLeast))
-	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), m)
+	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), l.locks.Mutex(key, l.opts...))
 	if err != nil {
 		l.ended()
 		return nil, err
 	}
-	if l.atLeast > l.lease {
+	if time.Until(lease.Until()) < l.atLeast {
 		_ = lease.Extend(ctx, l.atLeast) // in case this process dies; if it fails, the lock outlives that for a lease
 	}
 	r := &run{of: l, lease: lease}

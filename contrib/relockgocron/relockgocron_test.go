@@ -103,7 +103,7 @@ func TestRenewedWhileTheJobRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := memory(t)
 		const lease = 30 * time.Second
-		l := locker(t, redis, 0, WithLease(lease))
+		l := locker(t, redis, 0, relock.WithLease(lease))
 		lock, err := l.Lock(t.Context(), "long")
 		require.NoError(t, err)
 		other := redis().Mutex("long")
@@ -139,7 +139,7 @@ func TestKeptAtLeast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				redis := memory(t)
 				const atLeast = 10 * time.Second
-				lock, err := locker(t, redis, atLeast, WithLease(lease)).Lock(t.Context(), "short")
+				lock, err := locker(t, redis, atLeast, relock.WithLease(lease)).Lock(t.Context(), "short")
 				require.NoError(t, err)
 				granted := time.Now()
 				require.NoError(t, lock.Unlock(t.Context()))
@@ -158,7 +158,7 @@ func TestKeptByACrash(t *testing.T) {
 		redis := memory(t)
 		locks := redis()
 		const atLeast = time.Hour
-		l, err := NewLocker(locks, atLeast, WithLease(10*time.Second))
+		l, err := NewLocker(locks, atLeast, relock.WithLease(10*time.Second))
 		require.NoError(t, err)
 		lock, err := l.Lock(t.Context(), "job")
 		require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestTaskIsToldOfTheLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		redis := memory(t)
-		l := locker(t, redis, 0, WithLease(30*time.Second))
+		l := locker(t, redis, 0, relock.WithLease(30*time.Second))
 		s := scheduler(t, gocron.WithDistributedLocker(l))
 		runs, failed := make(chan int64, 1), make(chan error, 1)
 		own := errors.New("the job's own")
@@ -361,16 +361,15 @@ func TestUnusableOptions(t *testing.T) {
 	t.Parallel()
 	locks := relocktest.New(t)
 	for name, make := range map[string]func() (*Locker, error){
-		"no client":      func() (*Locker, error) { return NewLocker(nil, time.Second) },
 		"negative":       func() (*Locker, error) { return NewLocker(locks, -1) },
-		"too long":       func() (*Locker, error) { return NewLocker(locks, relock.MaxLease+1) },
-		"no lease":       func() (*Locker, error) { return NewLocker(locks, time.Second, WithLease(0)) },
-		"too long lease": func() (*Locker, error) { return NewLocker(locks, time.Second, WithLease(relock.MaxLease+1)) },
+		"too long":       func() (*Locker, error) { return NewLocker(locks, 10000*time.Hour) },
+		"no lease":       func() (*Locker, error) { return NewLocker(locks, time.Second, relock.WithLease(0)) },
+		"too long lease": func() (*Locker, error) { return NewLocker(locks, time.Second, relock.WithLease(10000*time.Hour)) },
 	} {
 		_, err := make()
 		require.ErrorIs(t, err, relock.ErrInvalidOption, name)
 		require.ErrorIs(t, err, relock.ErrMisuse, name)
 	}
-	_, err := NewLocker(locks, 0, Option{})
-	require.NoError(t, err)
+	_, err := NewLocker(nil, time.Second)
+	require.ErrorIs(t, err, relock.ErrMisuse)
 }

@@ -40,7 +40,7 @@ import (
 // once, and say that a ClusterClient is needed. A failover client with ReplicaOnly passes, since
 // go-redis does not show that option: TryLock then fails with Redis's own READONLY, which matches
 // relock.ErrUnavailable, and Lock waits until its context ends, since a replica may become the master.
-func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
+func New(rdb redis.UniversalClient, opts ...relock.ClientOption) (*relock.Client, error) {
 	d, err := overgoredis.New(rdb)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", relock.ErrInvalidOption, err)
@@ -54,7 +54,7 @@ func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, erro
 //
 // It fails with relock.ErrInvalidOption for no node, a node that New would refuse, a Cluster, or a
 // client that is given twice.
-func NewRedlock(nodes []redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
+func NewRedlock(nodes []redis.UniversalClient, opts ...relock.ClientOption) (*relock.Client, error) {
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {
 		d, err := overgoredis.New(rdb)

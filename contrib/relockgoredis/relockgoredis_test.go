@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long tests wait for what must happen. It is no promise of the module.
 const patience = 20 * time.Second
 
-func open(t *testing.T, rdb redis.UniversalClient, opts ...relock.Option) *relock.Client {
+func open(t *testing.T, rdb redis.UniversalClient, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	locks, err := relockgoredis.New(rdb, opts...)
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestCluster(t *testing.T) {
 		"reads from replicas": func(o *redis.ClusterOptions) { o.ReadOnly = true },
 		"routes randomly":     func(o *redis.ClusterOptions) { o.RouteRandomly = true },
 	} {
-		for channels, opts := range map[string][]relock.Option{"": nil, " by plain channels": {relock.WithPlainChannels()}} {
+		for channels, opts := range map[string][]relock.ClientOption{"": nil, " by plain channels": {relock.WithPlainChannels()}} {
 			t.Run(name+channels, func(t *testing.T) {
 				o := &redis.ClusterOptions{Addrs: addrs}
 				change(o)

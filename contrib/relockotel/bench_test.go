@@ -18,17 +18,17 @@ import (
 )
 
 // observers are those that a lock's cost is measured with.
-func observers(b *testing.B) map[string][]relock.Option {
+func observers(b *testing.B) map[string][]relock.ClientOption {
 	meters := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))
 	tracers := trace.NewTracerProvider(trace.WithSpanProcessor(tracetest.NewSpanRecorder()), trace.WithSampler(trace.NeverSample()))
-	made := func(opts ...Option) []relock.Option {
+	made := func(opts ...Option) []relock.ClientOption {
 		o, err := New(append(opts, WithMeterProvider(meters))...)
 		if err != nil {
 			b.Fatal(err)
 		}
-		return []relock.Option{relock.WithObserver(o)}
+		return []relock.ClientOption{relock.WithObserver(o)}
 	}
-	return map[string][]relock.Option{
+	return map[string][]relock.ClientOption{
 		"none": nil, "nothing done": {relock.WithObserver(idle{})},
 		"metrics": made(), "metrics by a Producer": made(WithProducer(NewProducer())),
 		"metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
@@ -50,7 +50,7 @@ func pair(b *testing.B, m *relock.Mutex) {
 	}
 }
 
-func open(b *testing.B, opts ...relock.Option) *relock.Mutex {
+func open(b *testing.B, opts ...relock.ClientOption) *relock.Mutex {
 	c, err := relock.New(redistest.Start(b).Client(), opts...)
 	if err != nil {
 		b.Fatal(err)
@@ -78,7 +78,7 @@ func BenchmarkUncontended(b *testing.B) {
 func BenchmarkLingering(b *testing.B) {
 	for name, opts := range observers(b) {
 		b.Run(name, func(b *testing.B) {
-			m := open(b, append(opts, relock.WithLinger(relock.MinLease*1000))...)
+			m := open(b, append(opts, relock.WithLinger(100*time.Second))...)
 			pair(b, m)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -200,7 +200,7 @@ func (p *player) play(ctx context.Context, depth int) {
 func TestCountersAreWhatCallersSaw(t *testing.T) { both(t, countersAreWhatCallersSaw) }
 
 func countersAreWhatCallersSaw(t *testing.T, byProducer bool) {
-	lockOpts := []relock.Option{relock.WithLease(time.Second), relock.WithCommandTimeout(200 * time.Millisecond)}
+	lockOpts := []relock.ClientOption{relock.WithLease(time.Second), relock.WithCommandTimeout(200 * time.Millisecond)}
 	b := newBedFor(t, byProducer, lockOpts)
 	b.srv.Do("SET", "string", "no lock")
 	seen := &ledger{calls: map[string]int{}, ends: map[string]int{}}

@@ -35,12 +35,12 @@ type bed struct {
 }
 
 // newBed tells of a run, to an observer with opts, of a client of locks with lockOpts.
-func newBed(t *testing.T, lockOpts []relock.Option, opts ...Option) *bed {
+func newBed(t *testing.T, lockOpts []relock.ClientOption, opts ...Option) *bed {
 	return newBedFor(t, false, lockOpts, opts...)
 }
 
 // newBedFor is one whose durations a Producer counts, or the SDK.
-func newBedFor(t *testing.T, byProducer bool, lockOpts []relock.Option, opts ...Option) *bed {
+func newBedFor(t *testing.T, byProducer bool, lockOpts []relock.ClientOption, opts ...Option) *bed {
 	b := &bed{t: t, srv: redistest.Start(t), producer: NewProducer(), traces: tracetest.NewSpanRecorder()}
 	b.reader = sdk.NewManualReader(sdk.WithProducer(b.producer))
 	if byProducer {
@@ -62,7 +62,7 @@ func both(t *testing.T, test func(t *testing.T, byProducer bool)) {
 }
 
 // client is one more of locks.
-func (b *bed) client(opts ...relock.Option) *relock.Client {
+func (b *bed) client(opts ...relock.ClientOption) *relock.Client {
 	b.t.Helper()
 	c, err := relock.New(b.srv.Client(), opts...)
 	require.NoError(b.t, err)

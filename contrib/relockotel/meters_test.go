@@ -70,7 +70,7 @@ func runIsCounted(t *testing.T, byProducer bool) {
 func TestMetricsOfALoss(t *testing.T) { both(t, lossIsCounted) }
 
 func lossIsCounted(t *testing.T, byProducer bool) {
-	b := newBedFor(t, byProducer, []relock.Option{relock.WithLease(3 * time.Second)})
+	b := newBedFor(t, byProducer, []relock.ClientOption{relock.WithLease(3 * time.Second)})
 	l, err := b.locks.Mutex("jobs").Lock(t.Context())
 	require.NoError(t, err)
 	data := b.collected()["relock.lost"].Data.(metricdata.Sum[int64])
@@ -121,7 +121,7 @@ func TestMetricsOfAWaitUnderALostLease(t *testing.T) {
 }
 
 func TestMetricsOfAnOutage(t *testing.T) {
-	b := newBed(t, []relock.Option{relock.WithLease(6 * time.Second), relock.WithCommandTimeout(500 * time.Millisecond)})
+	b := newBed(t, []relock.ClientOption{relock.WithLease(6 * time.Second), relock.WithCommandTimeout(500 * time.Millisecond)})
 	l, err := b.locks.Mutex("jobs").Lock(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, b.collected(), "relock.nodes.down", "it says that none is down")
@@ -142,7 +142,7 @@ func TestMetricsOfAnOutage(t *testing.T) {
 
 // A client that is closed asks nobody for an answer any more.
 func TestClosedClientHasNoNodeDown(t *testing.T) {
-	b := newBed(t, []relock.Option{relock.WithCommandTimeout(200 * time.Millisecond)})
+	b := newBed(t, []relock.ClientOption{relock.WithCommandTimeout(200 * time.Millisecond)})
 	b.srv.Pause()
 	_, err := b.locks.Mutex("jobs").TryLock(t.Context())
 	require.Error(t, err)
@@ -154,7 +154,7 @@ func TestClosedClientHasNoNodeDown(t *testing.T) {
 }
 
 func TestMetricsOfCommands(t *testing.T) {
-	calm := []relock.Option{relock.WithLease(time.Minute), relock.WithCommandTimeout(patience)}
+	calm := []relock.ClientOption{relock.WithLease(time.Minute), relock.WithCommandTimeout(patience)}
 	b := newBed(t, calm)
 	require.Empty(t, b.collected()["relock.commands"].Data, "there was none")
 	second := b.client(append(calm, relock.WithObserver(b.observer))...)

@@ -75,7 +75,7 @@ func TestSpansOfAHandOver(t *testing.T) {
 }
 
 func TestSpansOfFailures(t *testing.T) {
-	b := newBed(t, []relock.Option{relock.WithLease(3 * time.Second)})
+	b := newBed(t, []relock.ClientOption{relock.WithLease(3 * time.Second)})
 	m := b.locks.Mutex("jobs")
 	first, holder := b.under("holder")
 	second, waiter := b.under("waiter")

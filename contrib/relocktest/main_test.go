@@ -35,7 +35,7 @@ func everywhere(t *testing.T, test func(t *testing.T, b bed)) {
 }
 
 // lease is how short a lease is that runs out while a test waits for it.
-func (b bed) lease() relock.Option {
+func (b bed) lease() relock.ClientOption {
 	if b.fake {
 		return relock.WithLease(30 * time.Second)
 	}

@@ -16,7 +16,7 @@ import (
 // is closed when the test ends. If relock.New would refuse opts, the test fails at once.
 //
 // Inside a bubble of testing/synctest, call it there, with the bubble's t.
-func New(t testing.TB, opts ...relock.Option) *relock.Client {
+func New(t testing.TB, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	s := &Server{procs: map[*process]bool{}}
 	m := newMemory()
@@ -27,7 +27,7 @@ func New(t testing.TB, opts ...relock.Option) *relock.Client {
 // Beside returns a client on the Redis of client, as another process would have it. It is closed when
 // the test ends. It has only opts, none of client's options: give it the options that all clients of a
 // Redis must share, such as relock.WithNamePrefix and relock.WithRestartGuard.
-func Beside(t testing.TB, client *relock.Client, opts ...relock.Option) *relock.Client {
+func Beside(t testing.TB, client *relock.Client, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	return processOf(t, "Beside", client).s.New(t, opts...)
 }
@@ -62,7 +62,7 @@ func (s *Server) Addr() string { return s.addr }
 
 // New returns a client of locks on the server, as another process would have it. It is closed when the
 // test ends. If relock.New would refuse opts, the test fails at once.
-func (s *Server) New(t testing.TB, opts ...relock.Option) *relock.Client {
+func (s *Server) New(t testing.TB, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	return s.start(t, func(rdb driver.Redis) (any, error) { return opening.New(rdb, opts) }).client
 }

@@ -303,7 +303,7 @@ func TestHoldTakesWhatLingers(t *testing.T) {
 // Others agree with the client in what is in Redis: the prefix of names, the guard, the lease.
 func TestOthersAgreeWithTheClient(t *testing.T) {
 	var told told
-	for name, opts := range map[string][]relock.Option{
+	for name, opts := range map[string][]relock.ClientOption{
 		"prefix":   {relock.WithNamePrefix("app:")},
 		"guard":    {relock.WithRestartGuard(5 * time.Second), relock.WithLease(5 * time.Second)},
 		"named":    {relock.WithClientName("billing")},

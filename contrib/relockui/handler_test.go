@@ -377,7 +377,7 @@ func TestQuorum(t *testing.T) {
 		}
 		nodes = append(nodes, srv.Client())
 	}
-	quorum := func(opts ...relock.Option) *relock.Client {
+	quorum := func(opts ...relock.ClientOption) *relock.Client {
 		locks, err := relock.NewRedlock(nodes, append(opts, relock.WithNamePrefix("billing:"))...)
 		require.NoError(t, err)
 		t.Cleanup(locks.Close)
@@ -400,7 +400,7 @@ func TestQuorum(t *testing.T) {
 
 // Without a client whose Redis can be read, the page says what is wrong.
 func TestNoRedis(t *testing.T) {
-	inMemory, err := opening.New(new(faults.Stub), []relock.Option{})
+	inMemory, err := opening.New(new(faults.Stub), []relock.ClientOption{})
 	require.NoError(t, err)
 	t.Cleanup(inMemory.(*relock.Client).Close)
 	for locks, what := range map[*relock.Client]string{

@@ -20,7 +20,7 @@ import (
 // New sends no command of its own. It fails with relock.ErrInvalidOption for a nil rdb or an option
 // that cannot work. With ForceSingleClient, at one server of a Cluster, locks that another server keeps
 // fail at once, and say why.
-func New(rdb valkey.Client, opts ...relock.Option) (*relock.Client, error) {
+func New(rdb valkey.Client, opts ...relock.ClientOption) (*relock.Client, error) {
 	c, err := opening.New(overvalkey.New(rdb), opts)
 	return c.(*relock.Client), err
 }
@@ -29,7 +29,7 @@ func New(rdb valkey.Client, opts ...relock.Option) (*relock.Client, error) {
 //
 // It fails with relock.ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option
 // that cannot work.
-func NewRedlock(nodes []valkey.Client, opts ...relock.Option) (*relock.Client, error) {
+func NewRedlock(nodes []valkey.Client, opts ...relock.ClientOption) (*relock.Client, error) {
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {
 		drivers[i] = overvalkey.New(rdb)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -21,7 +22,7 @@ type Arbiter interface {
 	Renew(ctx context.Context, batch []Renewal, settle Settle)
 	// Silence returns the error of a caller that gave up, for cause, before Redis had answered
 	// anything. why is wire.ErrNoAnswer, or wire.ErrNotAsked if Redis was not even asked.
-	Silence(op, name string, why, cause error) error
+	Silence(op driver.Op, name string, why, cause error) error
 	// Inspect reads a lock's state.
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	// Force frees a lock, whichever owner holds it. It returns false if none did.

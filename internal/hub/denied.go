@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (e *Ear) Deafness() error {
 	n := e.entry.Names
 	for _, channel := range [...]string{wire.InboxPrefix + h.client, n.Unlock, n.Listen} {
 		if d := h.denied[channel]; d != nil {
-			return &wire.NodeError{Op: "subscribe", Name: n.Name, Err: d.err}
+			return &wire.NodeError{Op: driver.Subscribe, Name: n.Name, Err: d.err}
 		}
 	}
 	return nil

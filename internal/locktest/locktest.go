@@ -29,14 +29,14 @@ func Masters(t *testing.T, n int) []*redistest.Server {
 }
 
 // Client returns a client over rdb that is closed before rdb is.
-func Client(t *testing.T, rdb rueidis.Client, opts ...relock.Option) *relock.Client {
+func Client(t *testing.T, rdb rueidis.Client, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	return Over(t, []rueidis.Client{rdb}, opts...)
 }
 
 // Redlock returns a client of a quorum of servers, even of a single one, with connections of its
 // own.
-func Redlock(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *relock.Client {
+func Redlock(t *testing.T, servers []*redistest.Server, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	var nodes []rueidis.Client
 	for _, s := range servers {
@@ -49,7 +49,7 @@ func Redlock(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *
 }
 
 // Over returns a client of one Redis, or of a quorum if there are several nodes.
-func Over(t *testing.T, nodes []rueidis.Client, opts ...relock.Option) *relock.Client {
+func Over(t *testing.T, nodes []rueidis.Client, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	c, err := (*relock.Client)(nil), error(nil)
 	if len(nodes) == 1 {
@@ -67,7 +67,7 @@ func Faulty(s *redistest.Server) *faults.Client { return faults.NewClient(s.Clie
 
 // Tapped returns a client of one server, or of a quorum of several, and each server's client with
 // its faults.
-func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*relock.Client, []*faults.Client) {
+func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.ClientOption) (*relock.Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var taps []*faults.Client
@@ -80,7 +80,7 @@ func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*
 
 // BothTopologies runs a test over one Redis and over a quorum of three. Its client logs in as user
 // app, which has all rights until the test takes some away.
-func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client)) {
+func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client), opts ...relock.ClientOption) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := Masters(t, n)
@@ -91,7 +91,7 @@ func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)
 			}
-			test(t, servers, Over(t, nodes))
+			test(t, servers, Over(t, nodes, opts...))
 		})
 	}
 }

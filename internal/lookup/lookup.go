@@ -8,6 +8,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -129,7 +130,7 @@ func (l *Lookup) Ask(ctx context.Context, question func() (result string, found 
 // answer, if none came all the time, else that the lock is busy.
 func (l *Lookup) gaveUp(ctx context.Context, came uint64) error {
 	if l.isSilent(came) || l.node.Down() {
-		return &wire.NodeError{Op: "acquire", Name: l.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+		return &wire.NodeError{Op: driver.Acquire, Name: l.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
 	return &wire.HeldError{Name: l.names.Name, Local: true, Cause: context.Cause(ctx)}
 }

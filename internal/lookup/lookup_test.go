@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -127,7 +128,7 @@ func TestCallersLeave(t *testing.T) {
 	l.hears("")
 	for down, want := range map[bool]error{
 		false: &wire.HeldError{Name: "k", Local: true, Cause: gone},
-		true:  &wire.NodeError{Op: "acquire", Name: "k", Err: wire.ErrNoAnswer, Cause: gone},
+		true:  &wire.NodeError{Op: driver.Acquire, Name: "k", Err: wire.ErrNoAnswer, Cause: gone},
 	} {
 		l.node = node{down: down}
 		_, err := ls.Join(ctx, named("k"), node{})

@@ -13,9 +13,8 @@ type System[S comparable] struct {
 	Canon func(S) S
 	// Rules hold in every reachable state.
 	Rules []Rule[S]
-	// Goal is what must stay possible, or must come; Progress says which. Nil asks for nothing.
-	Goal     func(S) bool
-	Progress Progress
+	// Goal must stay possible: some run without further faults leads to it from every state. Nil asks for nothing.
+	Goal func(S) bool
 	// Show describes a state in a trace, in one line.
 	Show func(S) string
 }
@@ -32,20 +31,7 @@ type Step[S comparable] struct {
 	To  S
 	// Fault marks what nothing may rely on: losses, crashes, new work, callers that change their mind.
 	Fault bool
-	// Class says whose turn this is, for Inevitable: below 64.
-	Class uint8
 }
-
-// Progress is how a Goal is meant.
-type Progress int
-
-const (
-	// Reachable: from every state some run without further faults leads to the goal.
-	Reachable Progress = iota
-	// Inevitable: from every state every fair run without further faults leads to the goal. Fair means that no class of
-	// steps stays possible for ever without being taken.
-	Inevitable
-)
 
 // Result is what an exploration found.
 type Result struct {
@@ -75,7 +61,6 @@ type search[S comparable] struct {
 	// The steps that are no faults, kept only when there is a goal: those of state i start at first[i].
 	first []uint32
 	to    []uint32
-	class []uint8
 	edges int
 }
 
@@ -140,7 +125,6 @@ func (x *search[S]) expand(i uint32) *Violation {
 		j, fresh := x.visit(x.sys.Canon(step.To), i)
 		if x.sys.Goal != nil && !step.Fault {
 			x.to = append(x.to, j)
-			x.class = append(x.class, step.Class)
 		}
 		if fresh {
 			broken = x.check(j)
@@ -160,7 +144,7 @@ func (x *search[S]) check(i uint32) *Violation {
 	return nil
 }
 
-// after returns the range of i's steps in x.to and x.class.
+// after returns the range of i's steps in x.to.
 func (x *search[S]) after(i uint32) (uint32, uint32) {
 	if int(i)+1 < len(x.first) {
 		return x.first[i], x.first[i+1]

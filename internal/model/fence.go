@@ -2,6 +2,12 @@ package model
 
 import "fmt"
 
+const (
+	nodes      = 3
+	quorum     = 2
+	maxClients = 3
+)
+
 // What a node may do.
 const (
 	serving    int8 = iota
@@ -41,11 +47,11 @@ type fenceClient struct {
 	tells   int8 // the token that a holder tells forgetful nodes by itself; HolderTells, StoppedTells only
 }
 
-// fenceState is three nodes and the clients that hold quorums of them. A belief implies ownership at its node, by what
-// is explored node by node, except where the node lost its memory. It ends before the node's lease, at any time.
+// fenceState is three nodes and the clients that hold quorums of them. A belief implies ownership at its node, as the
+// tests of a single Redis show, except where the node lost its memory. It ends before the node's lease, at any time.
 type fenceState struct {
 	node    [nodes]fenceNode
-	client  [maxProcs]fenceClient
+	client  [maxClients]fenceClient
 	issued  int8 // highest token given to a holder
 	repeat  bool // a holder got a token that is not above all before
 	revived bool // a hold came back to life after a later one

@@ -73,7 +73,7 @@ func (w *fenceSystem) canon(s fenceState) fenceState {
 		v := &s.node[n]
 		nodeKey[n] = int(min(v.owner, 1)) | int(bit(v.departed))<<1 | int(v.mode)<<2 | int(v.counter)<<8 | int(v.grant)<<16
 	}
-	var clientKey [maxProcs]int
+	var clientKey [maxClients]int
 	for c := range w.Clients {
 		v := &s.client[c]
 		clientKey[c] = int(v.phase) | int(bit(v.passed))<<1 | v.votes()<<2 | int(v.write)<<8
@@ -170,7 +170,7 @@ func (s *fenceState) rename(to, who []int) fenceState {
 	return r
 }
 
-const fenceBytes = 1 + 7*nodes + 18*maxProcs
+const fenceBytes = 1 + 7*nodes + 18*maxClients
 
 // bytes writes the state down, all but what renaming leaves alone.
 func (s *fenceState) bytes() (b [fenceBytes]byte) {

@@ -22,7 +22,6 @@ func TestLingerHolds(t *testing.T) {
 		all(Linger(lingerForeign, LingerRules{})),
 		all(Linger(lingerDeaf, LingerRules{})),
 		all(Linger(lingerCloses, LingerRules{})),
-	}, []run{
 		all(Linger(lingerStops, LingerRules{})),
 	}, []run{
 		all(Linger(lingerFails, LingerRules{})),
@@ -66,29 +65,6 @@ func TestBrokenLingerIsCaught(t *testing.T) {
 		linger("Close leaves idle holds alone", "no orphan", 9, lingerCloses, LingerRules{CloseForgets: true}),
 		linger("a hold lingers that hears nothing", "looks are minded", 7, lingerDeaf, LingerRules{DeafLingers: true}),
 		linger("what was missed is forgotten", "looks are minded", 8, lingerDeaf, LingerRules{MissedForgets: true}),
-	})
-}
-
-func TestLingerOnAQuorumHolds(t *testing.T) {
-	hold(t, []run{
-		all(LingerQuorum(LingerQuorumScope{Locks: 1}, LingerQuorumRules{})),
-		all(LingerQuorum(LingerQuorumScope{Locks: 2, Minority: true}, LingerQuorumRules{})),
-		all(LingerQuorum(LingerQuorumScope{Locks: 1, Faults: 1, Minority: true}, LingerQuorumRules{})),
-	}, []run{
-		all(LingerQuorum(LingerQuorumScope{Locks: 1, Faults: 2}, LingerQuorumRules{})),
-	}, nil)
-}
-
-func TestBrokenLingerOnAQuorumIsCaught(t *testing.T) {
-	quorum := func(name, rule string, steps int, faults int8, rules LingerQuorumRules) broken {
-		sys := LingerQuorum(LingerQuorumScope{Locks: 1, Faults: faults}, rules)
-		return broken{name: name, run: one(sys, rule), rule: rule, steps: steps}
-	}
-	catch(t, []broken{
-		quorum("an idle holder gives back node by node", "belief is ownership", 9, 0, LingerQuorumRules{YieldByNode: true}),
-		quorum("looks are ignored", "looks are minded", 7, 0, LingerQuorumRules{LookIgnored: true}),
-		quorum("looks are forgotten by who works", "looks are minded", 7, 0, LingerQuorumRules{LookAwaits: true}),
-		quorum("a release is sent once", "progress", 4, 2, LingerQuorumRules{EndOnce: true}),
 	})
 }
 

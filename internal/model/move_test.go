@@ -28,7 +28,6 @@ func TestMoveHolds(t *testing.T) {
 		all(Move(movePolls, MoveRules{})),
 		all(Move(moveLong, MoveRules{})),
 		all(Move(moveSeen, MoveRules{})),
-	}, []run{
 		all(Move(moveLate, MoveRules{})),
 		all(Move(moveLater, MoveRules{})),
 	}, []run{

@@ -87,7 +87,6 @@ func TestPermitsHold(t *testing.T) {
 		all(Permits(permitsPasses, PermitsRules{})),
 		all(Permits(permitsLingers, PermitsRules{})),
 		all(Permits(permitsLingersOwn, PermitsRules{})),
-	}, []run{
 		all(Permits(permitsPlain.failing(1).crashing(), PermitsRules{})),
 		all(Permits(permitsPlain.failing(1).resizing(1), PermitsRules{})),
 		all(Permits(permitsPlain.failing(1).resizing(1).sparing(), PermitsRules{})),

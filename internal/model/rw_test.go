@@ -114,7 +114,6 @@ func TestReadWriteHolds(t *testing.T) {
 		all(RW(rwWriters.polled(), RWRules{})),
 		all(RW(rwBoth.polled(), RWRules{})),
 		all(RW(rwDown.polled().failing(1), RWRules{})),
-	}, []run{
 		all(RW(rwPair.polled().failing(2), RWRules{})),
 		all(RW(rwPlain.polled().failing(1), RWRules{})),
 		all(RW(rwWriters.polled().crashing(), RWRules{})),

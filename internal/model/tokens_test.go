@@ -19,7 +19,6 @@ func TestTokensHold(t *testing.T) {
 		all(Tokens(TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 6, Losses: 1, Gap: 3, Raises: true}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Losses: 1, Gap: 3, Raises: true, Proposes: true},
 			TokenRules{})),
-	}, []run{
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 4, Ticks: 6, Losses: 1, Gap: 3, Raises: true},
 			TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 4, Lease: 3, Ticks: 6, Losses: 2, Gap: 3}, TokenRules{})),

@@ -7,7 +7,7 @@ import (
 )
 
 // An Action says what happens in a step. Text may hold {c}, {n} and {t}, which stand for the arguments in their order:
-// a client's letter, a node and a plain number; {i} is an acquisition of the single-node system, A.1 being A's first.
+// a client's letter, a node and a plain number.
 type Action struct {
 	Text string
 	Args [3]int8
@@ -24,7 +24,7 @@ func (a Action) String() string {
 		b.WriteString(before)
 		switch after[0] {
 		case 'c':
-			b.WriteByte('A' + byte(arg))
+			b.WriteString(letter(int(arg)))
 		case 'n':
 			fmt.Fprintf(&b, "n%d", arg+1)
 		default:
@@ -34,6 +34,8 @@ func (a Action) String() string {
 	}
 	return b.String() + text
 }
+
+func letter(i int) string { return string(rune('A' + i)) }
 
 // Line is a step of a trace and the state it leads to.
 type Line struct {
@@ -46,22 +48,13 @@ type Violation struct {
 	Rule  string
 	What  string
 	Trace []Line
-	// Cycle can be repeated for ever after Trace, when the rule was that something must come.
-	Cycle []Line
 }
 
 func (v *Violation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", v.Rule, v.What)
-	write := func(lines []Line, from int) {
-		for i, l := range lines {
-			fmt.Fprintf(&b, "%4d  %-58s %s\n", from+i, l.Act, l.State)
-		}
-	}
-	write(v.Trace, 1)
-	if len(v.Cycle) > 0 {
-		b.WriteString("      and again and again:\n")
-		write(v.Cycle, len(v.Trace)+1)
+	for i, l := range v.Trace {
+		fmt.Fprintf(&b, "%4d  %-58s %s\n", 1+i, l.Act, l.State)
 	}
 	return b.String()
 }

@@ -9,10 +9,10 @@ package opening
 
 import "github.com/relock-go/relock/internal/driver"
 
-// New makes a *relock.Client over one Redis; opts are []relock.Option.
+// New makes a *relock.Client over one Redis; opts are []relock.ClientOption.
 var New func(rdb driver.Redis, opts any) (client any, err error)
 
-// NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.Option.
+// NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.ClientOption.
 var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 
 // Beside makes a *relock.Client of another process over rdb. It takes from client, a
@@ -32,3 +32,15 @@ var HolderOf func(lease any) (client, kind string)
 // how many of them must keep a lock, and the prefix of its locks' names. A client that New did not make
 // has no drivers.
 var Behind func(client any) (nodes []driver.Redis, need int, prefix string)
+
+// For the tests of internal/suite, which see inside of clients without being part of the package.
+var (
+	// Over makes a *relock.Client with an id over a claim.Arbiter of a test; opts are []relock.Option.
+	Over func(id string, arbiter, opts any) (client any, err error)
+	// Inside returns what a *relock.Client is made of: its claim.Arbiter, *gate.Gates, *calls.Calls and *watchdog.Watchdog.
+	Inside func(client any) (arbiter, gates, calls, watchdog any)
+	// HoldOf returns the hold that a *relock.Lease is of, and that hold's claim.Claim.
+	HoldOf func(lease any) (hold, claim any)
+	// Outward returns what callers see of an error of internal/wire.
+	Outward func(err error) error
+)

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // answers gathers the nodes' answers to one question. Each node adds one, at the latest a timeout,
 // so a waiter needs no time limit of its own.
 type answers struct {
-	op, name string
-	need     int
-	changed  clock.Signal // an answer was added
+	op      driver.Op
+	name    string
+	need    int
+	changed clock.Signal // an answer was added
 
 	mu   sync.Mutex // guards from
 	from []answer   // by node
@@ -27,7 +29,7 @@ type answer struct {
 	err   error
 }
 
-func (q *Quorum) newAnswers(op, name string) *answers {
+func (q *Quorum) newAnswers(op driver.Op, name string) *answers {
 	return &answers{op: op, name: name, need: q.need, changed: clock.NewSignal(), from: make([]answer, len(q.members))}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -53,7 +54,7 @@ func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, erro
 		// The failure may pass. The waiters behind this one learn of it meanwhile.
 		c.tellGate(err)
 		if !clock.Sleep(ctx, pause.Next()) {
-			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
+			return node.Grant{}, wire.GivenUp(driver.Acquire, c.Entry.Names.Name, err, wire.CauseOf(ctx))
 		}
 	}
 	if c.contest == nil {
@@ -144,7 +145,7 @@ func (c *Claim) Asks(lease time.Duration) {
 // time of sending. If ctx ends, SetCount returns, and the nodes may still write the count.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	out := c.q.newAnswers("set count", c.Entry.Names.Name)
+	out := c.q.newAnswers(driver.Recount, c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		v := c.at(m)
 		held, err := v.SetCount(ctx, count, lease)
@@ -208,7 +209,7 @@ func (c *Claim) Release(ctx context.Context, following claim.Claim) (node.Grant,
 		next.contest.requeued = true
 	}
 	now, proposed := clock.Now(), c.q.proposedToken()
-	out := c.q.newAnswers("release", c.Entry.Names.Name)
+	out := c.q.newAnswers(driver.Release, c.Entry.Names.Name)
 	for _, v := range c.contest.voters {
 		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
 		v.Count.Least = proposed

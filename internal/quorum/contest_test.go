@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -176,7 +177,7 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 		require.Fail(t, "it overtook the release", early.ScriptName())
 	case <-time.After(50 * time.Millisecond): // a sweep would be sent at once
 	}
-	out := q.newAnswers("release", "k")
+	out := q.newAnswers(driver.Release, "k")
 	_, err = c.releaseAt(v, nil, "", out)
 	require.NoError(t, err)
 	require.NoError(t, out.wait(context.Background()), "the release is the first to end it")

@@ -34,7 +34,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	case q.ctx.Err() != nil:
 		return wire.ErrClosed
 	}
-	out := q.newAnswers("prepare", "")
+	out := q.newAnswers(driver.Check, "")
 	q.askTimed(q.ctx, out, q.check) // q.ctx: other callers use the answers even if this one leaves
 	for !q.settled(out) {
 		select {
@@ -125,7 +125,7 @@ func (q *Quorum) TrustNodes(ctx context.Context) error {
 	if !q.cfg.Guard {
 		return nil
 	}
-	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
+	return q.askAll(ctx, driver.Check, func(ctx context.Context, m *member) error {
 		return m.initialize(ctx, q.cfg.Longest)
 	}).errOf(ctx)
 }
@@ -145,7 +145,7 @@ func (q *Quorum) declare(ctx context.Context) error {
 		found[i] = *m.identity.Load()
 	}
 	var changed atomic.Bool
-	out := q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
+	out := q.askAll(ctx, driver.Check, func(ctx context.Context, m *member) error {
 		same, err := m.unchanged(ctx, found[m.index-1])
 		if err == nil && !same {
 			changed.Store(true)
@@ -155,7 +155,7 @@ func (q *Quorum) declare(ctx context.Context) error {
 	if agree, _, _ := out.count(); changed.Load() || agree < len(q.members) {
 		return out.errOf(ctx)
 	}
-	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
+	return q.askAll(ctx, driver.Check, func(ctx context.Context, m *member) error {
 		_, err := m.Declare(ctx, found[m.index-1].run)
 		return err
 	}).errOf(ctx)

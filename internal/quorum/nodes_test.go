@@ -46,7 +46,7 @@ func standsAt(t *testing.T, name string, servers ...*redistest.Server) {
 // votesAnswered is how many votes a node has answered, or will not.
 func votesAnswered(c *relock.Client, node int) (n int64) {
 	for _, s := range c.Stats().Commands {
-		if s.Node == node && s.Command == relock.CommandAcquire {
+		if s.Node == node && s.Command == "acquire" {
 			n += int64(s.Answered + s.Refused + s.Unanswered)
 		}
 	}
@@ -202,7 +202,7 @@ func TestShortTimeoutSaysNothingOfTheNodes(t *testing.T) {
 	for _, w := range taps {
 		w.Filter(faults.All(faults.Carrying("short"), faults.Hold))
 	}
-	_, err := c.Mutex("short", relock.WithLease(relock.MinLease)).TryLock(ctx)
+	_, err := c.Mutex("short", relock.WithLease(100*time.Millisecond)).TryLock(ctx)
 	require.Error(t, err)
 	l, err := c.Mutex("other").TryLock(ctx)
 	require.NoError(t, err)
@@ -317,7 +317,7 @@ func TestLockPassesOnBesideOneNodesTrouble(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				short, give := context.WithTimeout(ctx, 20*time.Millisecond)
-				if l, err := c.Mutex("short", relock.WithLease(relock.MinLease)).Lock(short); err == nil {
+				if l, err := c.Mutex("short", relock.WithLease(100*time.Millisecond)).Lock(short); err == nil {
 					_ = l.Unlock(ctx)
 				}
 				give()

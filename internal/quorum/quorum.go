@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/crew"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -128,7 +129,7 @@ func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Con
 }
 
 // askAll asks as askTimed does, and returns the answers once all members have answered or timed out.
-func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context, *member) error) *answers {
+func (q *Quorum) askAll(ctx context.Context, op driver.Op, do func(context.Context, *member) error) *answers {
 	out := q.newAnswers(op, "")
 	q.askTimed(ctx, out, do)
 	for !out.complete() {
@@ -139,7 +140,7 @@ func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context,
 
 // Inspect returns what a quorum of nodes knows of a lock.
 func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
-	out := q.newAnswers("inspect", n.Name)
+	out := q.newAnswers(driver.Inspect, n.Name)
 	states := make([]wire.State, len(q.members)) // a state is read only after its node has agreed
 	// Only waitMost watches ctx. If ctx cut the commands short, the nodes would seem to have failed.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
@@ -232,7 +233,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 // the owners from which the nodes that answered were freed, "" for none, and the number of the
 // other nodes.
 func (q *Quorum) force(ctx context.Context, n *wire.Names, only ...string) (owners []string, silent int, err error) {
-	out := q.newAnswers("force unlock", n.Name)
+	out := q.newAnswers(driver.Force, n.Name)
 	freed := make([]string, len(q.members)) // an owner is read only after its node has agreed
 	// If the caller leaves, the lock must not stay forced at only half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
@@ -267,7 +268,7 @@ func survivors(owners []string, silent, need int) (may []string) {
 
 // Silence returns the error of a caller that gave up, for cause, before any node had answered. why
 // says why none had.
-func (q *Quorum) Silence(op, name string, why, cause error) error {
+func (q *Quorum) Silence(op driver.Op, name string, why, cause error) error {
 	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
 	for _, m := range q.members {
 		out.Nodes = append(out.Nodes, &wire.NodeError{Op: out.Op, Name: out.Name, Node: m.index, Err: why})

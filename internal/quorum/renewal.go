@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -16,7 +17,7 @@ import (
 // the first command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
-	q.askAll(ctx, "renew", func(ctx context.Context, m *member) error {
+	q.askAll(ctx, driver.Renew, func(ctx context.Context, m *member) error {
 		m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func (t *contest) answering(now clock.Stamp) int {
 // refusal returns the error that lists the nodes that stood in the way: a node failed or refused, its
 // messages cannot reach this process (deaf), or another owner holds the lock there.
 func (t *contest) refusal() *wire.QuorumError {
-	out := &wire.QuorumError{Op: "acquire", Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
+	out := &wire.QuorumError{Op: driver.Acquire, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
 	now := clock.Now()
 	for _, v := range t.voters {
 		err := v.err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
@@ -126,7 +127,7 @@ func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 	case err == nil && a.Mine, c.Told(clock.Now()):
 		return c.granted(), nil
 	case err != nil:
-		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
+		return node.Grant{}, &wire.NodeError{Op: driver.Acquire, Name: c.entry.Names.Name, Err: err}
 	}
 	return node.Grant{}, nil
 }
@@ -168,7 +169,7 @@ func (c *contender) gaveUp(ctx context.Context, out bool) error {
 	if err == nil {
 		return wire.ErrBusy
 	}
-	return wire.GivenUp("acquire", c.entry.Names.Name, err, wire.CauseOf(ctx))
+	return wire.GivenUp(driver.Acquire, c.entry.Names.Name, err, wire.CauseOf(ctx))
 }
 
 // Try takes the lock if it is free.
@@ -178,7 +179,7 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	switch {
 	case err != nil:
 		c.End(link.MayHaveRun(err))
-		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
+		return node.Grant{}, &wire.NodeError{Op: driver.Acquire, Name: c.entry.Names.Name, Err: err}
 	case !a.Mine:
 		c.Forget()
 		return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name, Holder: a.Holder, TTL: a.TTL, Wanted: a.Wanted}
@@ -221,7 +222,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 		n, queue = nil, nil
 		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			c.Released(err)
-			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: failure}
+			return node.Grant{}, false, &wire.NodeError{Op: driver.Release, Name: c.entry.Names.Name, Err: failure}
 		}
 	}
 }
@@ -253,7 +254,7 @@ func (c *contender) HandOver(ctx context.Context, handle string, stays time.Dura
 			continue
 		case err != nil:
 			c.Released(err)
-			return &wire.NodeError{Op: "hand over", Name: c.entry.Names.Name, Err: err}
+			return &wire.NodeError{Op: driver.Move, Name: c.entry.Names.Name, Err: err}
 		}
 		if c.Released(nil); !moved {
 			return wire.ErrLost
@@ -269,6 +270,7 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		mine, why, err := c.Claim.TakeOver(ctx, handle)
+		c.failure = &wire.NodeError{Op: driver.Move, Name: c.entry.Names.Name, Err: err}
 		switch {
 		case err == nil && mine:
 			return c.granted(), nil
@@ -277,9 +279,8 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 			return node.Grant{}, wire.NoHandle(c.entry.Names, whyLost(why))
 		case !wire.Transient(err):
 			c.End(true) // a script that is refused half way has done what stands before
-			return node.Grant{}, &wire.NodeError{Op: "take over", Name: c.entry.Names.Name, Err: err}
+			return node.Grant{}, c.failure
 		}
-		c.failure = err
 		if err := c.sleep(ctx, pause.Next()); err != nil {
 			c.End(true)
 			return node.Grant{}, err
@@ -304,7 +305,7 @@ func (c *contender) SetCount(ctx context.Context, count int, lease time.Duration
 	held, err := c.Claim.SetCount(ctx, count, lease)
 	switch {
 	case err != nil:
-		return sent, &wire.NodeError{Op: "set count", Name: c.entry.Names.Name, Err: err}
+		return sent, &wire.NodeError{Op: driver.Recount, Name: c.entry.Names.Name, Err: err}
 	case !held:
 		return sent, wire.ErrLost
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -26,7 +27,7 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 		for _, c := range all {
 			c.End(link.MayHaveRun(failure))
 		}
-		return nil, &wire.NodeError{Op: "acquire", Name: all[0].entry.Names.Name, Err: failure}
+		return nil, &wire.NodeError{Op: driver.Acquire, Name: all[0].entry.Names.Name, Err: failure}
 	}
 	grants, granted := make([]node.Grant, len(all)), 0
 	for i, c := range all {
@@ -37,7 +38,7 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 		case r.Err != nil:
 			c.End(link.MayHaveRun(r.Err))
 			if !wire.HasNoSize(failure) { // which says that the locks have to be asked for by themselves
-				failure = &wire.NodeError{Op: "acquire", Name: name, Err: r.Err}
+				failure = &wire.NodeError{Op: driver.Acquire, Name: name, Err: r.Err}
 			}
 		case r.Mine:
 			grants[i], granted = c.granted(), granted+1
@@ -52,7 +53,7 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 		return grants, nil
 	}
 	if failure == nil {
-		failure = &wire.NodeError{Op: "acquire", Name: all[0].entry.Names.Name, Err: errNotAsked}
+		failure = &wire.NodeError{Op: driver.Acquire, Name: all[0].entry.Names.Name, Err: errNotAsked}
 	}
 	for i, c := range all {
 		if grants[i].Token > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -32,7 +33,7 @@ func (s *Single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 
 // Silence returns the error of a caller that gave up, for cause, before Redis had answered anything.
 // why says why it had not.
-func (s *Single) Silence(op, name string, why, cause error) error {
+func (s *Single) Silence(op driver.Op, name string, why, cause error) error {
 	return &wire.NodeError{Op: op, Name: name, Err: why, Cause: cause}
 }
 
@@ -40,7 +41,7 @@ func (s *Single) Silence(op, name string, why, cause error) error {
 func (s *Single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
 	st, err := s.node.Inspect(ctx, n)
 	if err != nil {
-		return wire.State{}, &wire.NodeError{Op: "inspect", Name: n.Name, Err: err}
+		return wire.State{}, &wire.NodeError{Op: driver.Inspect, Name: n.Name, Err: err}
 	}
 	return st, nil
 }
@@ -49,7 +50,7 @@ func (s *Single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 func (s *Single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	freed, _, err := s.node.Force(ctx, n)
 	if err != nil {
-		return false, &wire.NodeError{Op: "force unlock", Name: n.Name, Err: err}
+		return false, &wire.NodeError{Op: driver.Force, Name: n.Name, Err: err}
 	}
 	return freed, nil
 }
@@ -57,7 +58,7 @@ func (s *Single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 // Resize says how many permits a semaphore has.
 func (s *Single) Resize(ctx context.Context, n *wire.Names, permits int, anew bool) (told bool, err error) {
 	if told, err = s.node.Resize(ctx, n, permits, anew); err != nil {
-		return false, &wire.NodeError{Op: "resize", Name: n.Name, Err: err}
+		return false, &wire.NodeError{Op: driver.Resize, Name: n.Name, Err: err}
 	}
 	return told, nil
 }

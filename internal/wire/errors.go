@@ -67,12 +67,12 @@ func InWords(err error) string {
 var scriptsPlace = regexp.MustCompile(
 	`^(ERR )?(Error running script \(call to f_\w+\): )?(@?user_script: ?\d+: -?)+| script: [0-9a-f]{40}, on @user_script:\d+\.?$`)
 
-// Began returns the beginning of the text of a node's error.
-func Began(op, name string) string {
+// Began returns the beginning of the text of an error: of what, a command or a lock, and of the lock's name.
+func Began(what, name string) string {
 	if name == "" {
-		return fmt.Sprintf("relock: %s: ", op)
+		return fmt.Sprintf("relock: %s: ", what)
 	}
-	return fmt.Sprintf("relock: %s %q: ", op, name)
+	return fmt.Sprintf("relock: %s %q: ", what, name)
 }
 
 // GaveUp adds to an error's text why the caller gave up, if it did.
@@ -100,11 +100,12 @@ func (e *HeldError) Error() string {
 
 // NodeError is what one Redis answered, or the failure to reach it.
 type NodeError struct {
-	Op, Name string
-	Node     int // of a quorum, from 1; 0 where one Redis decides alone
-	Err      error
-	Mute     time.Duration // how long it still grants nothing, since it may have forgotten locks; 0 if it does not say so
-	Cause    error         // why the caller gave up; nil where Err alone ended the call
+	Op    driver.Op
+	Name  string
+	Node  int // of a quorum, from 1; 0 where one Redis decides alone
+	Err   error
+	Mute  time.Duration // how long it still grants nothing, since it may have forgotten locks; 0 if it does not say so
+	Cause error         // why the caller gave up; nil where Err alone ended the call
 }
 
 // Error is for logs; the root package has the words for users.
@@ -117,7 +118,8 @@ func (e *NodeError) Unwrap() error { return e.Err }
 
 // QuorumError tells why a quorum could not be had.
 type QuorumError struct {
-	Op, Name string
+	Op       driver.Op
+	Name     string
 	Need, Of int
 	Nodes    []*NodeError
 	Cause    error // why the caller gave up; nil where the nodes alone ended the call
@@ -130,7 +132,7 @@ func (e *QuorumError) Error() string {
 
 // GivenUp returns err as the error of a caller that gave up because of cause. Redis had failed with
 // err, or had not answered.
-func GivenUp(op, name string, err, cause error) error {
+func GivenUp(op driver.Op, name string, err, cause error) error {
 	switch err := err.(type) {
 	case *QuorumError:
 		told := *err

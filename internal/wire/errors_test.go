@@ -14,7 +14,7 @@ func TestTransient(t *testing.T) {
 	require.True(t, Transient(context.DeadlineExceeded))
 	require.True(t, Transient(errors.New("connection reset")))
 	for _, final := range finalErrors {
-		require.False(t, Transient(&NodeError{Op: "recount", Err: final}), final)
+		require.False(t, Transient(&NodeError{Op: driver.Recount, Err: final}), final)
 		saying := func(n int) error {
 			q := &QuorumError{Need: 3, Of: 5}
 			for i := range n {

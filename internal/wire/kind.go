@@ -10,7 +10,6 @@ type Kind struct {
 	Nr      uint64 // a number of its own
 	Holders int    // how many may hold at once, 0 for any number
 	Quorum  bool   // a quorum may decide it, not only a single Redis
-	MinHold bool   // recount may end its lease at a given time, sooner than now
 
 	// Queue starts the name of the waiters' key. For a lock whose whole name is a hash tag, Line does:
 	// the locks a and {a} have the same tag, and in one queue each would be given to the other's
@@ -74,7 +73,6 @@ var Mutex = Add(&Kind{
 	Quorum:  true,
 	Moves:   true,
 	Results: true,
-	MinHold: true,
 	Queue:   "relock_queue:",
 	Line:    "relock_line:",
 	Counter: "redisson_lock_token:",

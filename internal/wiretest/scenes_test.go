@@ -374,7 +374,7 @@ var clustered = []string{"--cluster-enabled", "yes", "--cluster-announce-ip", "1
 var unguarded = relock.WithoutRestartGuard()
 
 // counting returns an unguarded client of nodes that count alike.
-func (w *wireStage) counting(opts ...relock.Option) *relock.Client {
+func (w *wireStage) counting(opts ...relock.ClientOption) *relock.Client {
 	w.counted()
 	return w.client(append(opts, unguarded)...)
 }
@@ -409,7 +409,7 @@ func extendsOn(w *wireStage, a *relock.Client) {
 
 // keeps leaves a lock to WithMinHold for so long that the lease is as long as any may be, whatever is left.
 func keeps(w *wireStage, a, b *relock.Client) {
-	m := a.Mutex("orders", relock.WithMinHold(relock.MaxLease))
+	m := a.Mutex("orders", relock.WithMinHold(366*24*time.Hour))
 	w.unlocks("A unlocks", w.locks("A locks", m))
 	w.busy("B tries", b.Mutex("orders"))
 }

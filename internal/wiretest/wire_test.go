@@ -300,14 +300,14 @@ func (w *wireStage) awaitQuiet() {
 
 // client returns a client of all the scene's nodes, which hears its inbox. Clients are called A, B
 // and so on, as they are made.
-func (w *wireStage) client(opts ...relock.Option) *relock.Client {
+func (w *wireStage) client(opts ...relock.ClientOption) *relock.Client {
 	c, heard := w.cold(opts...)
 	w.begins(c, heard)
 	return c
 }
 
 // cold returns a client that has sent nothing.
-func (w *wireStage) cold(opts ...relock.Option) (c *relock.Client, heard signal) {
+func (w *wireStage) cold(opts ...relock.ClientOption) (c *relock.Client, heard signal) {
 	heard = make(signal, 16)
 	opts = append(opts, relock.WithLogger(slog.New(slog.NewTextHandler(heard, nil))))
 	var err error
@@ -361,7 +361,7 @@ func (w *wireStage) begins(c *relock.Client, heard signal) {
 }
 
 // sharder returns a client of a Cluster.
-func (w *wireStage) sharder(opts ...relock.Option) *relock.Client {
+func (w *wireStage) sharder(opts ...relock.ClientOption) *relock.Client {
 	option := w.servers[0].Option()
 	option.ForceSingleClient = false
 	rdb, err := redistest.Open(option)

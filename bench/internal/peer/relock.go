@@ -94,7 +94,7 @@ type relockPeer struct {
 	locks      *relock.Client
 }
 
-func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
+func openRelock(e Env, opts ...relock.ClientOption) (*relockPeer, error) {
 	nodes, err := connectAll(e, Env.rueidisClient, rueidis.Client.Close)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
 }
 
 // relockOptions are opts and the lease that was asked for.
-func (e Env) relockOptions(opts ...relock.Option) []relock.Option {
+func (e Env) relockOptions(opts ...relock.ClientOption) []relock.ClientOption {
 	if e.Lease > 0 {
 		opts = append(opts, relock.WithLease(e.Lease))
 	}
@@ -223,8 +223,8 @@ func (p permitPeer) LockAny(ctx context.Context, keys []string) (Held, int, erro
 }
 
 // locksOver makes locks over clients of any library, which are closed with them.
-func locksOver[C any](e Env, nodes []C, one func(C, ...relock.Option) (*relock.Client, error),
-	many func([]C, ...relock.Option) (*relock.Client, error), disconnect func(C), opts []relock.Option,
+func locksOver[C any](e Env, nodes []C, one func(C, ...relock.ClientOption) (*relock.Client, error),
+	many func([]C, ...relock.ClientOption) (*relock.Client, error), disconnect func(C), opts []relock.ClientOption,
 ) (*relockPeer, error) {
 	p := &relockPeer{disconnect: func() {
 		for _, rdb := range nodes {

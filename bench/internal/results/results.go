@@ -3,6 +3,7 @@
 package results
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,12 +189,13 @@ func micros(us *int64) time.Duration {
 	return time.Duration(*us) * time.Microsecond
 }
 
-// Write puts the run into a file, whole or not at all.
+// Write puts the run into a file, whole or not at all. Each result is a line, so that a diff shows which cells changed.
 func (r *Run) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", " ")
+	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
+	text = bytes.ReplaceAll(text, []byte(`{"scenario":`), []byte("\n{\"scenario\":"))
 	f, err := os.CreateTemp(filepath.Dir(path), ".bench-*")
 	if err != nil {
 		return fmt.Errorf("results: %w", err)

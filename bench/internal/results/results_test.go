@@ -83,7 +83,7 @@ func TestFileKeepsEverything(t *testing.T) {
 	require.Equal(t, before, after)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Contains(t, string(text), `"cs_us": 0`)
+	require.Contains(t, string(text), `"cs_us":0`)
 	require.NoError(t, before.Write(path), "over the old one")
 }
 

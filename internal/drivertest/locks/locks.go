@@ -122,7 +122,7 @@ func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
 		if len(nodes) > 1 {
 			continue
 		}
-		made, err := opening.New(source(), []relock.Option{})
+		made, err := opening.New(source(), []relock.ClientOption{})
 		c, failed := opened(t, made, err), 0
 		for i := range names {
 			name := fmt.Sprint(prefix, "alone", i)
@@ -139,7 +139,7 @@ func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
 		require.Positive(t, failed)
 		require.Less(t, failed, 4*names)
 	}
-	made, err := opening.NewRedlock(nodes, []relock.Option{})
+	made, err := opening.NewRedlock(nodes, []relock.ClientOption{})
 	c := opened(t, made, err)
 	for i := range names {
 		require.True(t, fails(t, c.Mutex(fmt.Sprint(prefix, "alone", i)).Lock))
@@ -149,7 +149,7 @@ func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
 // failover kills the master of a lock. The lock works again seconds after the replica was promoted,
 // however seldom the library looks for masters of its own accord.
 func failover(t *testing.T, cl *redistest.Cluster, source Source) {
-	made, err := opening.New(source(), []relock.Option{})
+	made, err := opening.New(source(), []relock.ClientOption{})
 	c, name := opened(t, made, err), prefix+"failover"
 	lockAndUnlock := func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -178,7 +178,7 @@ func onQuorum(t *testing.T, open Opener) {
 		for _, source := range sources {
 			rdbs = append(rdbs, source())
 		}
-		c, err := opening.NewRedlock(rdbs, []relock.Option{})
+		c, err := opening.NewRedlock(rdbs, []relock.ClientOption{})
 		return opened(t, c, err)
 	}
 	c, d := client(), client()
@@ -200,7 +200,7 @@ func opened(t *testing.T, made any, err error) *relock.Client {
 
 // Suite checks what must hold of any client, with two clients of relock over one client of a
 // library.
-func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
+func Suite(t *testing.T, source Source, mode Mode, opts ...relock.ClientOption) {
 	seen := &watched{Redis: source()}
 	made, err := opening.New(source(), opts)
 	c := opened(t, made, err)

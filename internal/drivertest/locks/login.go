@@ -31,9 +31,9 @@ func onRefusedLogin(t *testing.T, open Opener) {
 			client := func(nodes []driver.Redis) *relock.Client {
 				made, err := any(nil), error(nil)
 				if n == 1 {
-					made, err = opening.New(nodes[0], []relock.Option{})
+					made, err = opening.New(nodes[0], []relock.ClientOption{})
 				} else {
-					made, err = opening.NewRedlock(nodes, []relock.Option{})
+					made, err = opening.NewRedlock(nodes, []relock.ClientOption{})
 				}
 				return opened(t, made, err)
 			}

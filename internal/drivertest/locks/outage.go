@@ -26,7 +26,7 @@ func onOutage(t *testing.T, open Opener) {
 				servers, rdbs = append(servers, s), append(rdbs, open(t, s.Target())())
 			}
 			told := &news{}
-			opts := []relock.Option{relock.WithObserver(told)}
+			opts := []relock.ClientOption{relock.WithObserver(told)}
 			open := func() (any, error) { return opening.New(rdbs[0], opts) }
 			if n > 1 {
 				open = func() (any, error) { return opening.NewRedlock(rdbs, opts) }

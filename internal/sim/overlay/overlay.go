@@ -26,6 +26,18 @@
 //     kind.
 //   - A goroutine that runs, or is in one system call, for ten seconds of real time: it is preempted so that a guard
 //     outside of the bubble can act.
+//
+// # What it costs, and what it is for
+//
+// It is 28 replacements in 13 files of Go's source and 250 lines that are added to it, 950 lines in all with tests; four commits
+// touched them so far. It fits Go 1.26.0 and 1.26.8 alike. It refuses Go 1.27.0, for one of the replacements: runtime/rand.go
+// draws two numbers for a thread there. So a release costs a reading of these places; TestASeedRepeats says whether that was
+// enough.
+//
+// Without it seeds still find what they find, but a failure that needs a rare order is not seen again. Of six seeds that each
+// find a mutant, 20 runs of each failed 120 of 120 times with the overlay, and 100 of 120 without: four seeds each time, one 17
+// times, and one, of callers that crowd at a gate, 3 of 20 times. Of eight other seeds, 25 runs each, 200 of 200 failed with it and 93
+// without. A failure that does not repeat cannot be shrunk or traced, and the corpus plays other runs than those that once failed.
 package overlay
 
 import (

@@ -59,7 +59,7 @@ type run struct {
 // forgets reports whether the plan has Forget come, and how long results stay.
 func (*flights) forgets(p *Plan) (forgets bool, ttl time.Duration) {
 	r := throw(p.Seed, "results").stream()
-	return r.IntN(2) == 0, max(relock.MinLease, pick(r, []time.Duration{p.Lease / 2, 3 * p.Lease}))
+	return r.IntN(2) == 0, max(100*time.Millisecond, pick(r, []time.Duration{p.Lease / 2, 3 * p.Lease}))
 }
 
 func (k *flights) Round(a *Actor, r *rand.Rand) {

@@ -213,8 +213,8 @@ func drawRates(r *rand.Rand, p *Plan) rates {
 }
 
 // options are those of every client of the plan.
-func (p *Plan) options() []relock.Option {
-	opts := []relock.Option{relock.WithLease(p.Lease)}
+func (p *Plan) options() []relock.ClientOption {
+	opts := []relock.ClientOption{relock.WithLease(p.Lease)}
 	if p.Topology.Guarded {
 		opts = append(opts, p.guard(p.Longest()))
 	}
@@ -230,7 +230,7 @@ func (p *Plan) options() []relock.Option {
 	return opts
 }
 
-func (p *Plan) guard(longest time.Duration) relock.Option {
+func (p *Plan) guard(longest time.Duration) relock.ClientOption {
 	if p.Strict {
 		return relock.WithStrictRestartGuard(longest)
 	}

@@ -86,8 +86,10 @@ func told(c Change) string {
 	return strings.Join(lines, "\n")
 }
 
-// fileOf is where the text of a package stands: api/relock.txt of the library, api/relockui.txt of contrib/relockui.
-func fileOf(path string) string { return filepath.Join(root, "api", filepath.Base(path)+".txt") }
+// fileOf is where the text of a package stands: docs/api/relock.txt of the library, docs/api/relockui.txt of contrib/relockui.
+func fileOf(path string) string {
+	return filepath.Join(root, "docs", "api", filepath.Base(path)+".txt")
+}
 
 var header = regexp.MustCompile(`^// What (\S+) exports\.`)
 

@@ -153,7 +153,7 @@ func TestBill(t *testing.T) {
 // What the list says of a module is what a document takes from it.
 func TestListed(t *testing.T) {
 	t.Parallel()
-	got, err := listed(filepath.Join("..", "..", "..", "THIRD_PARTY.md"))
+	got, err := listed(filepath.Join("..", "..", "..", "docs", "THIRD_PARTY.md"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"BSD-3-Clause"}, got[standard])
 	require.Equal(t, []string{"Apache-2.0"}, got["github.com/redis/rueidis"])

@@ -256,20 +256,27 @@ func matrix(servers []string, only string, core, race bool, atOnce int) (bool, e
 		}
 		names = append(names, name)
 	}
-	for i, server := range servers {
-		runs := make([]run, len(wanted))
-		together := make(chan struct{}, atOnce)
-		var wg sync.WaitGroup
-		for j := range wanted {
-			together <- struct{}{}
-			wg.Go(func() {
-				runs[j].result = wanted[j].run(server, core, race, &runs[j].log)
-				<-together
-			})
+	runs, ended, together := make([][]run, len(servers)), make([]sync.WaitGroup, len(servers)), make(chan struct{}, atOnce)
+	for i := range servers {
+		runs[i] = make([]run, len(wanted))
+		ended[i].Add(len(wanted))
+	}
+	go func() { // in this order: a server's last suite does not keep the next server's from beginning
+		for i, server := range servers {
+			for j := range wanted {
+				together <- struct{}{}
+				go func() {
+					defer ended[i].Done()
+					runs[i][j].result = wanted[j].run(server, core, race, &runs[i][j].log)
+					<-together
+				}()
+			}
 		}
-		wg.Wait()
-		for j := range runs {
-			r := &runs[j]
+	}()
+	for i := range servers {
+		ended[i].Wait()
+		for j := range runs[i] {
+			r := &runs[i][j]
 			fmt.Fprintf(os.Stderr, "%s%s, %s: %v\n", r.log.String(), names[i+1], wanted[j].name, r.result)
 			rows[j] = append(rows[j], r.result.String())
 			ok = ok && r.result.ok()

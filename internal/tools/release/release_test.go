@@ -55,7 +55,7 @@ var small = map[string]string{
 	"internal/sim/testdata/it/go.mod": "module it\n",
 	"go.work":                         "go 1.26.0\n\nuse (\n\t.\n\t./cmd/relock\n\t./contrib/relocktest\n\t./internal/sim\n\t./internal/tools/api\n\t./interop\n)\n\n// The tree.\nreplace (\n\tgithub.com/relock-go/relock/contrib/relocktest v0.1.0 => ./contrib/relocktest\n\tgithub.com/relock-go/relock/internal/sim v0.1.0 => ./internal/sim\n)\n",
 	"CHANGELOG.md":                    "# Changelog\n\n## Unreleased (v0.2.0)\n\nNews. `Lease.Drop` is gone: use `Unlock`.\n\n## v0.1.0 (2026-11-30)\n\nThe first. `Most` and `Few`.\n",
-	"api/relock.txt":                  "// What github.com/relock-go/relock exports.\n\npackage relock\n\nconst Most = 3\n\ntype Lease struct {\n}\n\nfunc (*Lease) Drop()\n",
+	"docs/api/relock.txt":             "// What github.com/relock-go/relock exports.\n\npackage relock\n\nconst Most = 3\n\ntype Lease struct {\n}\n\nfunc (*Lease) Drop()\n",
 }
 
 // smallTree has the small repository as v0.1.0, and on top of that the files of later, of which "" deletes.
@@ -152,8 +152,8 @@ func TestWhatIsNotReleased(t *testing.T) {
 		"outside of the workspace":  {changed("go.work", "\t./contrib/relocktest\n", ""), "", "contrib/relocktest is not in go.work"},
 		"a wrong path":              {changed("cmd/relock/go.mod", "relock/cmd/relock", "relock/cmd/lock"), "", "not github.com/relock-go/relock/cmd/relock"},
 		"what is not recorded":      {changed("internal/tools/api/api_test.go", "{}", "{ t.Fatal(\"New: changed\") }"), "", "New: changed"},
-		"a break that is not named": {changed("api/relock.txt", "Most = 3", "Most = 4"), "", "relock.Most: value changed from 3 to 4, since v0.1.0: CHANGELOG.md does not say"},
-		"a package less":            {map[string]string{"api/relock.txt": ""}, "", "relock.the package is gone"},
+		"a break that is not named": {changed("docs/api/relock.txt", "Most = 3", "Most = 4"), "", "relock.Most: value changed from 3 to 4, since v0.1.0: CHANGELOG.md does not say"},
+		"a package less":            {map[string]string{"docs/api/relock.txt": ""}, "", "relock.the package is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ import (
 // last and version. Before v1.0 a minor release may break programs if its section of CHANGELOG.md names
 // what it breaks. Other releases break none.
 func (t tree) surface(version, last, section string) error {
-	// The texts in api are what the packages export.
+	// The texts in docs/api are what the packages export.
 	if _, err := t.run("internal/tools/api", "go", "test", "-count=1", "-run", "^TestAPIStays$", "."); err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func broken(version, last, section, text string, breaks []string) error {
 	return errors.Join(errs...)
 }
 
-// texts returns the texts in api at a commit, by their names.
+// texts returns the texts in docs/api at a commit, by their names.
 func (t tree) texts(commit string) (map[string][]byte, error) {
-	names, err := t.git("ls-tree", "--name-only", commit, "api/")
+	names, err := t.git("ls-tree", "--name-only", commit, "docs/api/", "api/") // the second is where they once stood
 	if err != nil {
 		return nil, err
 	}
