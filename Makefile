@@ -18,9 +18,6 @@ SIMTIME ?= 60s
 WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
-# Give the driver over rueidis a New that opens the like of a client over another library.
-LIKE = $$(go run $(LIBRARY)/internal/tools/twin -o $(or $(TMPDIR),/tmp)/relock-twin-$(1) $(CURDIR)/contrib/relock$(1)/like.go.txt)
-ROOTTESTS = . ./election ./internal/link ./internal/quorum ./internal/single ./internal/suite ./internal/wire ./internal/wiretest ./lua
 # Where make servers puts what Debian does not have, and the servers that make matrix runs.
 SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/relock-servers
 TESTED = $(or $(SERVER),redis-server $(SERVERS)/redis-6.2/redis-server $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server)
@@ -62,9 +59,6 @@ test-slow: redis ## explore the models, and measure the walk of a lock
 	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./internal/tools/walk # they read more than Go's test cache looks at
 	go test -timeout 30m $(ATONCE) ./internal/model
 
-test-goredis test-valkey: test-%: redis ## the tests of the library and of relockui over go-redis, over valkey-go in place of rueidis
-	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS) ./contrib/relockui
-
 goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
 	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \
 		go mod edit -replace $(LIBRARY)=$(CURDIR) $$dir/go.mod && \
@@ -94,17 +88,11 @@ matrix-interop: java servers ## locks shared with Redisson on Redis 8.2 and Valk
 matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against all that no other target runs, or SERVER
 	go run ./internal/tools/matrix -core -at-once 6 -only '$(ONLY)' $(or $(SERVER),$(filter-out redis-server,$(TESTED)))
 
-integration-goredis integration-valkey: integration-%: redis ## integration over one of these
-	cd integration && go test $(call LIKE,$*) -count=1 -timeout 20m ./...
-
 redisson: java ## bring Redisson, and build what interop runs it by
 	cd interop && go test -count=1 -timeout 20m -run '^TestRedissonIsBuilt$$' .
 
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
-
-interop-goredis interop-valkey: interop-%: redis java ## the same over one of these
-	cd interop && go test $(call LIKE,$*) -count=1 -timeout 10m ./...
 
 api: ## compare what programs can import with docs/api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
@@ -196,4 +184,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api dist rpm dist-test licences vuln actionlint lint tidy fuzz sim sim-test sim-mutants demo release release-test bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus postgres redisson test test-slow goredis-oldest cross race contrib examples integration interop servers matrix matrix-core matrix-interop api dist rpm dist-test licences vuln actionlint lint tidy fuzz sim sim-test sim-mutants demo release release-test bench bench-test bench-run bench-go bench-compare

@@ -53,9 +53,9 @@ func All(locks ...Locker) *MultiLock {
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
-// meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the waits
-// for one lock can total twice that time. On failure it gives back what it has: behind the caller once
-// its wait is over. Errors are those of the lock that failed.
+// meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the
+// waits for one lock can total twice that time. On failure it gives back what it has: behind
+// the caller once its wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
 
 // TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the

@@ -49,7 +49,8 @@ func (a *AnyLock) Name() string {
 // Redis and, in a Cluster, in one slot. If none is free, or a Redis does not answer, Lock waits for
 // all of them, for each as its own Lock does, and gives up the others once it has one. If two are
 // granted at one time, it gives one back at once. A lock that fails does not keep it from the
-// others. If it gets none, it returns one lock's error, preferring a failure over a lock that is busy.
+// others. If it gets none, it returns one lock's error, as of Mutex.Lock, preferring a failure over
+// "busy".
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, waiting) }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen

@@ -181,7 +181,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 	})
 }
 
-// says returns a function of a Once that counts its runs and gives that text.
+// says returns a function of a Flight that counts its runs and gives that text.
 func says(text string, runs *atomic.Int32) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		runs.Add(1)
@@ -189,13 +189,13 @@ func says(text string, runs *atomic.Int32) func(context.Context) (string, error)
 	}
 }
 
-// onceOf returns the Once k of a client, whose results are texts.
-func onceOf(c *Client, opts ...Option) *Once[string] {
-	return OnceOf[string](c, "k", time.Minute, opts...)
+// flightOf returns the Flight k of a client, whose results are texts.
+func flightOf(c *Client, opts ...Option) *Flight[string] {
+	return FlightOf[string](c, "k", time.Minute, opts...)
 }
 
 // Where its lock is lost each time before its function runs, Do tries again ever more seldom, within its caller's bounds.
-func TestOnceThatIsAlwaysLostTriesSeldom(t *testing.T) {
+func TestFlightThatIsAlwaysLostTriesSeldom(t *testing.T) {
 	t.Parallel()
 	const bound = time.Second
 	for name, opts := range map[string][]Option{"until its context ends": nil, "until WithWait's time is up": {WithWait(bound)}} {
@@ -225,7 +225,7 @@ func TestOnceThatIsAlwaysLostTriesSeldom(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, bound)
 					defer cancel()
 				}
-				_, ran, err := onceOf(c, opts...).Do(ctx, says("one", new(atomic.Int32)))
+				_, ran, err := flightOf(c, opts...).Do(ctx, says("one", new(atomic.Int32)))
 				require.False(t, ran)
 				return err
 			})

@@ -7,9 +7,9 @@ import (
 
 	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
-	"github.com/relock-go/relock/internal/flight"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/lasting"
+	"github.com/relock-go/relock/internal/lookup"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/pool"
 	"github.com/relock-go/relock/internal/presence"
@@ -28,7 +28,7 @@ type core struct {
 	watchdog *watchdog.Watchdog
 	presence *presence.Presence // nil if the client has no name
 	calls    *calls.Calls
-	flights  flight.Flights // of Onces
+	lookups  lookup.Lookups // of Flights
 	giving   sync.RWMutex   // for reading while All gives its caller the leases, if the client is not closed
 	known    [maxKnown]atomic.Pointer[known]
 	_        [8]uint64     // every call reads the fields above, and writes the field below

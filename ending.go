@@ -34,7 +34,7 @@ import (
 //	†  with an entry for the waiters at the gate, which gives them a place in Redis's queue.
 //	‡  by end, if the hold lay there or had opened it.
 //	§  Locks that still wait for their fixed lease to be lengthened, that All or Any has taken and not
-//	   returned yet, and under which a Once runs no function yet.
+//	   returned yet, and under which a Flight runs no function yet.
 //
 // A hold that Close ends may still guard the work of its callers, which Close cannot stop. Freeing the
 // lock would let others in beside them. After any other loss the lock is released, so that no process

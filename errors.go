@@ -92,7 +92,7 @@ var (
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
 	ErrTooMany = wire.ErrTooMany
 
-	// ErrTooLarge says that a Once's value has more than 64 KiB as it is encoded.
+	// ErrTooLarge says that a Flight's value has more than 64 KiB as it is encoded.
 	ErrTooLarge = wire.ErrTooLarge
 
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
@@ -208,10 +208,10 @@ func (h ClientInfo) String() string { return wire.Card(h).String() }
 //	resize     SetPermits, and the first number of permits
 //	sweep      releases of entries that Redis may still have, though no caller wants them
 //	fence      writes and reads of a quorum's fencing counters
-//	force      ForceUnlock and ForceUnlock
+//	force      ForceUnlock
 //	inspect    State
 //	introduce  names of clients, see WithClientName
-//	once       results of a Once: read, left, forgotten
+//	flight     results of a Flight: read, left, forgotten
 //	check      whether a Redis answers, or was restarted; which channels a Cluster has; TrustNodes
 //	subscribe  subscriptions, and their ends
 type Command string

@@ -370,12 +370,12 @@ func ExampleAny() {
 }
 
 // A report that is made once over all processes, however many ask for it.
-func ExampleClient_Once() {
+func ExampleClient_Flight() {
 	locks, done := opened()
 	defer done()
 	ctx := context.Background()
 
-	report := locks.Once("report:2026-11", time.Hour) // relock.OnceOf has results of other types
+	report := locks.Flight("report:2026-11", time.Hour) // relock.FlightOf has results of other types
 	for range 2 {
 		text, ran, err := report.Do(ctx, func(ctx context.Context) ([]byte, error) { // ctx ends when the lock is lost
 			return []byte("made of all orders"), nil
@@ -385,7 +385,7 @@ func ExampleClient_Once() {
 		}
 		fmt.Printf("%s, here: %v\n", text, ran)
 	}
-	if err := report.Forget(ctx); err != nil { // an order has changed: the next caller makes it anew
+	if err := report.Forget(ctx); err != nil { // an order has changed: the next caller makes it again
 		log.Fatal(err)
 	}
 	// Output:

@@ -10,9 +10,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Extend extends the lease in Redis to at least d from now; the caller may rely on d minus Until's margin.
-// If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend moves the
-// lease's end. Errors:
+// Extend extends the lease in Redis to at least d from now; the caller may rely on d minus the margin
+// of Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
+// moves the lease's end. Errors:
 //
 //   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, or is longer than WithRestartGuard
 //     waits, WithRedissonWatchdog allows or WithMaxHold leaves, and nothing changes; ErrNotHeld after

@@ -128,7 +128,7 @@ func notUnasked(ctx context.Context, parts []part, live bool, err error) error {
 	if !live || err == nil {
 		return err
 	}
-	return parts[0].base.unheard(ctx, err, nil)
+	return parts[0].base.unheard(ctx, err)
 }
 
 // leastWait is the shortest of the times that locks are waited for, 0 if none is bounded.

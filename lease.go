@@ -279,7 +279,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // sixth of the waiter's lease, then every third. Once closed, it stays closed for all leases to which
 // the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process, except by a Once and at the other side of an RWMutex,
+//   - for goroutines of this process, except by a Flight and at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 //

@@ -208,14 +208,10 @@ func (lk *lock) inTheWay(e *HeldError) (age time.Duration) {
 }
 
 // unheard returns err, with which a call ended that has asked Redis before. If err says that Redis was not
-// asked, since ctx had ended by then, the call is told what Redis failed with when it was asked, or that it
-// gave no answer in time.
-func (lk *lock) unheard(ctx context.Context, err, failed error) error {
-	switch {
-	case !errors.Is(err, ErrNotAsked):
+// asked, since ctx had ended by then, the call is told that Redis gave no answer in time.
+func (lk *lock) unheard(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrNotAsked) {
 		return err
-	case failed != nil:
-		return lk.withRetryAfter(wire.GivenUp(driver.Acquire, lk.names.Name, failed, wire.CauseOf(ctx)))
 	}
 	return lk.withRetryAfter(lk.k.arbiter.Silence(driver.Acquire, lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
 }

@@ -12,7 +12,7 @@ import (
 // ErrInvalidOption.
 type ClientOption interface{ made() *option }
 
-// An Option changes how a lock works. Mutex, RWMutex, Semaphore and Once take it: it then holds for that
+// An Option changes how a lock works. Mutex, RWMutex, Semaphore and Flight take it: it then holds for that
 // lock, instead of what New was given. If its value cannot work, or it is for other kinds of locks, the
 // lock's methods fail with ErrInvalidOption.
 type Option interface {
@@ -40,7 +40,7 @@ func (o *option) fits(what string) bool {
 	case "WithRedissonWatchdog":
 		return what == "an RWMutex"
 	case "WithLinger", "WithLocalHandoff", "WithStrictOrder":
-		return what != "a Once"
+		return what != "a Flight"
 	}
 	return true
 }

@@ -38,7 +38,7 @@ func (a *attempt) bound() (cancel context.CancelFunc) {
 	if a.cfg.wait == 0 || a.mode == trying {
 		return func() {}
 	}
-	a.wctx, cancel = context.WithTimeoutCause(a.ctx, a.cfg.wait, wire.ErrWaited)
+	a.wctx, cancel = context.WithTimeoutCause(a.wctx, a.cfg.wait, wire.ErrWaited)
 	return cancel
 }
 

@@ -25,8 +25,8 @@ import (
 //   - A semaphore is a limit, not exclusion. Its permits have no fencing tokens, since their holders
 //     have no order. So a store cannot refuse the late write of a holder that lost its permit. The limit
 //     is exceeded while such a holder works on after its context has ended; after a failover that lost
-//     permits, until the holders' next renewals; and by a JVM whose clock runs ahead: it may free a permit
-//     early, by that difference, of which the holder hears with its next renewal.
+//     permits, until the holders' next renewals; and by a JVM whose clock runs ahead: it may free
+//     a permit early, by that difference, and its holder hears of it with its next renewal.
 //   - An Acquire never re-enters: it takes more permits, also under the context of a lease of permits.
 //     FromContext and Token look past such a lease, unless Any took it.
 //

@@ -169,16 +169,16 @@ func (p *performer) obey(order []string) error {
 		size, err := strconv.Atoi(order[2])
 		p.wg.Go(func() { p.permits(m.Name(), size, who) })
 		return err
-	case "once", "onces":
+	case "flight", "flights":
 		n, err1 := strconv.Atoi(order[2])
 		hold, err2 := time.ParseDuration(order[3])
 		ttl, err3 := time.ParseDuration(order[4])
-		if order[0] == "onces" {
-			p.onces(m.Name(), n, hold, ttl, who)
+		if order[0] == "flights" {
+			p.flights(m.Name(), n, hold, ttl, who)
 			n = 0
 		}
 		for i := range n {
-			p.wg.Go(func() { p.once(m.Name(), hold, ttl, 1000*who+i) })
+			p.wg.Go(func() { p.flight(m.Name(), hold, ttl, 1000*who+i) })
 		}
 		return errors.Join(err1, err2, err3)
 	case "carry":

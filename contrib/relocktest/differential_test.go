@@ -211,15 +211,20 @@ func (s *stranger) step() {
 		n := s.rand.IntN(5)
 		s.note("p%d SetPermits s:%s %d: %s", i, name, n, said(sem.SetPermits(ctx, n)))
 	case 18:
-		value, ran, err := c.Once("o:"+name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) {
+		value, ran, err := c.Flight("o:"+name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) {
 			if s.rand.IntN(3) == 0 {
 				return nil, errors.ErrUnsupported
 			}
 			return fmt.Appendf(nil, "value %d", len(s.told)), nil
 		})
-		s.note("p%d Once o:%s %s: %q %v %s", i, name, around, value, ran, said(err))
+		s.note("p%d Flight o:%s %s: %q %v %s", i, name, around, value, ran, said(err))
 	case 19:
-		s.note("p%d Forget o:%s: %s", i, name, said(c.Once("o:"+name, time.Minute).Forget(ctx)))
+		if s.rand.IntN(2) == 0 {
+			value, found, err := c.Flight("o:"+name, time.Minute).Get(ctx)
+			s.note("p%d Get o:%s %s: %q %v %s", i, name, around, value, found, said(err))
+			break
+		}
+		s.note("p%d Forget o:%s: %s", i, name, said(c.Flight("o:"+name, time.Minute).Forget(ctx)))
 	case 20:
 		handle := "no handle"
 		if len(s.handles) > 0 {

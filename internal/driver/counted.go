@@ -25,14 +25,14 @@ const (
 	Inspect
 	Introduce
 	Fence
-	Once
+	Flight
 	Ops int = iota
 )
 
 var opNames = [Ops]string{
 	Check: "check", Subscribe: "subscribe", Acquire: "acquire", Release: "release", Renew: "renew", Recount: "recount",
 	Refill: "refill", Move: "move", Resize: "resize", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce",
-	Fence: "fence", Once: "once",
+	Fence: "fence", Flight: "flight",
 }
 
 // String returns the purpose as a word.

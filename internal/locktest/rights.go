@@ -310,14 +310,18 @@ func MutexCalls(quorum bool) []Call {
 	}
 	add("HandOver", func(ctx context.Context, c Caller) error { return handOver(ctx, c, c.Client, c.Other) })
 	add("TakeOver", func(ctx context.Context, c Caller) error { return handOver(ctx, c, c.Other, c.Client) })
-	add("Once", func(ctx context.Context, c Caller) error {
-		_, ran, err := c.Once(c.Key, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+	add("Flight", func(ctx context.Context, c Caller) error {
+		_, ran, err := c.Flight(c.Key, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
 		if ran {
 			err = orKept(err)
 		}
 		return err
 	})
-	add("Forget", func(ctx context.Context, c Caller) error { return c.Once(c.Key, time.Minute).Forget(ctx) })
+	add("Get", func(ctx context.Context, c Caller) error {
+		_, _, err := c.Flight(c.Key, time.Minute).Get(ctx)
+		return err
+	})
+	add("Forget", func(ctx context.Context, c Caller) error { return c.Flight(c.Key, time.Minute).Forget(ctx) })
 	return calls
 }
 

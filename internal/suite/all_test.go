@@ -530,6 +530,13 @@ func TestAllAsksTheClock(t *testing.T) {
 				watchdogOf(c).Remove(holdOf(l.Lease(short))) // as if the process were stopped
 				return s.Do("EXISTS", short) == "0"
 			}, patience, time.Millisecond)
+			if made { // Done tells before Err is asked
+				select {
+				case <-l.Context().Done():
+				default:
+					require.Fail(t, "its lock has gone")
+				}
+			}
 			require.Error(t, l.Context().Err())
 			var why *relock.LostError
 			require.ErrorAs(t, context.Cause(l.Context()), &why)
@@ -612,7 +619,6 @@ func TestAllTriesAnew(t *testing.T) {
 
 // Do tells of the lock that was lost, and not of another one that could not be given back.
 func TestAllDoTellsOfTheLoss(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(6*time.Second), relock.WithCommandTimeout(500*time.Millisecond))

@@ -240,7 +240,6 @@ func TestAnyEntersThatOneOnly(t *testing.T) {
 
 // A Redis that does not answer keeps Lock from the locks of others for one command at most.
 func TestAnyBesideASilentRedis(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	silent, c := newClient(t, w, relock.WithCommandTimeout(30*time.Millisecond)), newClient(t, s.Client())

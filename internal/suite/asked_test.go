@@ -100,16 +100,20 @@ func askings() (all []asking) {
 	call("RWMutex.State", false, func(ctx context.Context, c *relock.Client, name string) error {
 		return leased(c.RWMutex(name).State(ctx))
 	})
-	call("Once.Do", false, func(ctx context.Context, c *relock.Client, name string) error {
-		_, _, err := c.Once(name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+	call("Flight.Do", false, func(ctx context.Context, c *relock.Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
 		return err
 	})
-	call("Once.Do, WithWait", false, func(ctx context.Context, c *relock.Client, name string) error {
-		_, _, err := c.Once(name, time.Minute, relock.WithWait(time.Hour)).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+	call("Flight.Do, WithWait", false, func(ctx context.Context, c *relock.Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute, relock.WithWait(time.Hour)).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+		return err
+	})
+	call("Get", false, func(ctx context.Context, c *relock.Client, name string) error {
+		_, _, err := c.Flight(name, time.Minute).Get(ctx)
 		return err
 	})
 	call("Forget", false, func(ctx context.Context, c *relock.Client, name string) error {
-		return c.Once(name, time.Minute).Forget(ctx)
+		return c.Flight(name, time.Minute).Forget(ctx)
 	})
 
 	locked := func(t *testing.T, c *relock.Client, name string) *relock.Lease { return taken(t, c.Mutex(name).Lock) }

@@ -296,7 +296,7 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		requireClass(t, relock.ErrMisuse, mine.Extend(ctx, -1))
 		requireClass(t, relock.ErrMisuse, mine.Extend(ctx, 2*wire.MaxLease))
 		_, err = mine.Downgrade(ctx)
-		requireClass(t, relock.ErrMisuse, err)
+		requireClass(t, errors.ErrUnsupported, err)
 		for i, opt := range []relock.ClientOption{relock.WithLogger(nil), relock.WithCommandTimeout(-1), relock.WithWait(-1), relock.WithLinger(-1), relock.WithMaxHold(-1),
 			relock.WithFixedLease(-1)} {
 			_, err := relock.New(servers[0].Client(), opt)

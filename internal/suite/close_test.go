@@ -257,7 +257,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	require.NoError(t, other.Unlock(ctx))
 }
 
-// Close comes while observers hear of a lock that All, Any or Once has taken and given to no caller yet: it gives that back too.
+// Close comes while observers hear of a lock that All, Any or a Flight has taken and given to no caller yet: it gives that back too.
 func TestCloseGivesBackALockOnItsWay(t *testing.T) {
 	t.Parallel()
 	for topology, n := range map[string]int{"one": 1, "quorum": 3} {
@@ -271,12 +271,12 @@ func TestCloseGivesBackALockOnItsWay(t *testing.T) {
 			"Any": {2, func(c *relock.Client) error {
 				return leased(relock.Any(c.Mutex("a"), c.Mutex("b", relock.WithFixedLease(far/2))).Lock(context.Background()))
 			}},
-			"Once": {1, func(c *relock.Client) error {
-				_, _, err := relock.OnceOf[string](c, "a", time.Minute).Do(context.Background(), says("one", new(atomic.Int32)))
+			"Flight": {1, func(c *relock.Client) error {
+				_, _, err := relock.FlightOf[string](c, "a", time.Minute).Do(context.Background(), says("one", new(atomic.Int32)))
 				return err
 			}},
 		} {
-			if n > 1 && name == "Once" {
+			if n > 1 && name == "Flight" {
 				continue
 			}
 			t.Run(topology+", "+name, func(t *testing.T) {

@@ -175,7 +175,6 @@ func TestOwnersOfOthersAreEscaped(t *testing.T) {
 
 // Why the caller left is said once.
 func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
-	t.Parallel()
 	for name, open := range map[string]func() (*relock.Client, []*faults.Client){
 		"one Redis": func() (*relock.Client, []*faults.Client) {
 			w := faulty(redistest.Start(t))

@@ -34,15 +34,15 @@ func TestOptionsOfOtherTypesAreRefused(t *testing.T) {
 			_, err := c.Semaphore("permits", 3, opts...).State(t.Context())
 			return err
 		},
-		"a Once": func(c *relock.Client, opts ...relock.Option) error {
-			return c.Once("once", time.Minute, opts...).Forget(t.Context())
+		"a Flight": func(c *relock.Client, opts ...relock.Option) error {
+			return c.Flight("once", time.Minute, opts...).Forget(t.Context())
 		},
 	}
 	for name, of := range map[string]struct {
 		option relock.Option
 		fits   string // the types of lock that it is for
 	}{
-		"WithLease":            {relock.WithLease(time.Minute), "a Mutex, an RWMutex, a Semaphore, a Once"},
+		"WithLease":            {relock.WithLease(time.Minute), "a Mutex, an RWMutex, a Semaphore, a Flight"},
 		"WithMinHold":          {relock.WithMinHold(time.Second), "a Mutex"},
 		"WithLinger":           {relock.WithLinger(time.Second), "a Mutex, an RWMutex, a Semaphore"},
 		"WithLocalHandoff":     {relock.WithLocalHandoff(1, 0), "a Mutex, an RWMutex, a Semaphore"},
@@ -97,10 +97,10 @@ func TestZeroLocksNameTheirType(t *testing.T) {
 			func() error { _, err := new(relock.Semaphore).State(ctx); return err },
 			func() error { return new(relock.Semaphore).Do(ctx, locktest.Nothing) },
 		},
-		"Once": {
-			func() error { _, _, err := new(relock.Once[string]).Do(ctx, said); return err },
-			func() error { _, _, err := (*relock.Once[string])(nil).Do(ctx, said); return err },
-			func() error { return new(relock.Once[string]).Forget(ctx) },
+		"Flight": {
+			func() error { _, _, err := new(relock.Flight[string]).Do(ctx, said); return err },
+			func() error { _, _, err := (*relock.Flight[string])(nil).Do(ctx, said); return err },
+			func() error { return new(relock.Flight[string]).Forget(ctx) },
 		},
 	} {
 		for i, call := range calls {
@@ -175,7 +175,7 @@ func TestErrorsNameCommandsAsStatsDoes(t *testing.T) {
 		{"resize", func() error { return c.Semaphore("permits", 1).SetPermits(t.Context(), 2) }},
 		{"move", func() error { _, err := c.Mutex("moves").TakeOver(soon(), handle); return err }},
 		{"move", func() error { _, err := other.HandOver(t.Context(), time.Minute); return err }},
-		{"once", func() error { return c.Once("once", time.Minute).Forget(t.Context()) }},
+		{"flight", func() error { return c.Flight("once", time.Minute).Forget(t.Context()) }},
 		{"acquire", func() error { _, err := w.Downgrade(t.Context()); return err }},
 		{"release", func() error { return w.Unlock(t.Context()) }},
 	} {

@@ -102,8 +102,8 @@ func TestRefusalsTellOfAHolderHere(t *testing.T) {
 		"permits": func(c *relock.Client) (lock, lock) {
 			return c.Semaphore("k", 1).Locker(1).Lock, c.Semaphore("k", 1, relock.WithWait(250*time.Millisecond)).Locker(1).Lock
 		},
-		"result of a Once": func(c *relock.Client) (lock, lock) {
-			o := c.Once("k", time.Hour, relock.WithWait(250*time.Millisecond))
+		"result of a Flight": func(c *relock.Client) (lock, lock) {
+			o := c.Flight("k", time.Hour, relock.WithWait(250*time.Millisecond))
 			return c.Mutex("k").Lock, func(ctx context.Context) (*relock.Lease, error) {
 				_, _, err := o.Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
 				return nil, err

@@ -154,7 +154,6 @@ func TestObserverHearsOfRefusedWriters(t *testing.T) {
 }
 
 func TestALossIsToldAfterTheLease(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	o := &slow{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))
@@ -176,7 +175,6 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 }
 
 func TestObserverHearsOfALoss(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	o := &seen{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))
@@ -400,8 +398,8 @@ func everyCall(ctx context.Context, c *relock.Client) error {
 		relock.Any(c.Mutex("a"), c.Mutex("b")).Do(ctx, nothing),
 		relock.Any(c.Mutex("a"), c.RWMutex("w")).Do(ctx, nothing),
 		func() error {
-			_, _, err := c.Once("o", time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
-			return errors.Join(err, c.Once("o", time.Minute).Forget(ctx))
+			_, _, err := c.Flight("o", time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+			return errors.Join(err, c.Flight("o", time.Minute).Forget(ctx))
 		}(),
 	)
 }

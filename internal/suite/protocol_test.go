@@ -84,7 +84,6 @@ func awake(t *testing.T, s *redistest.Server, c *relock.Client, name string) {
 
 // No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
 func TestNothingShortensALease(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))
@@ -250,7 +249,6 @@ func TestOrphanGrantIsGivenBack(t *testing.T) {
 
 // Renewals that ran unanswered have lengthened the lease: when trust ends, the lock is given back and not left to lapse.
 func TestLostHoldIsGivenBack(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(400*time.Millisecond))
@@ -316,7 +314,6 @@ func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 
 // A renewal that knows of no wrong number leaves it alone.
 func TestRenewalKeepsTheCount(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))
@@ -335,7 +332,6 @@ func TestRenewalKeepsTheCount(t *testing.T) {
 
 // A wrong number is put right by the next renewal.
 func TestRenewalRepairsTheCount(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))

@@ -509,8 +509,8 @@ func TestRecipeOfACache(t *testing.T) {
 type loader func(context.Context) ([]byte, error)
 
 func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time, load loader) ([]byte, error) {
-	of := func(at time.Time, opts ...relock.Option) *relock.Once[[]byte] { // a name for each minute
-		return locks.Once(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
+	of := func(at time.Time, opts ...relock.Option) *relock.Flight[[]byte] { // a name for each minute
+		return locks.Flight(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
 	}
 	v, ran, err := of(now, relock.WithWait(200*time.Millisecond)).Do(ctx, load)
 	switch {
@@ -521,10 +521,10 @@ func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time,
 	case ran, !errors.Is(err, relock.ErrNotAcquired):
 		return nil, err // load's, say
 	}
-	v, _, err = of(now.Add(-time.Minute)).Do(ctx, func(ctx context.Context) ([]byte, error) { // the last minute's will do
-		v, _, err := of(now).Do(ctx, load) // there is none
+	if v, found, err := of(now.Add(-time.Minute)).Get(ctx); found || err != nil { // the last minute's will do
 		return v, err
-	})
+	}
+	v, _, err = of(now).Do(ctx, load) // there is none
 	return v, err
 }
 

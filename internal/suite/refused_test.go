@@ -16,7 +16,6 @@ import (
 // What no retry helps matches ErrRefused, whatever was called and without a look at Cause or at a text. A Redis that is not
 // there does not.
 func TestRefusedIsToldFromDown(t *testing.T) {
-	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
 		ctx := t.Context()
 		held, err := c.Mutex("held").Lock(ctx)

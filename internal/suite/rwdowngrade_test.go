@@ -2,6 +2,7 @@ package suite_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestRWMutexDowngrade(t *testing.T) {
 	require.Empty(t, there)
 	require.Empty(t, here)
 	_, err = r.Downgrade(t.Context())
-	require.ErrorIs(t, err, relock.ErrMisuse)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
 	unlocked(t, r, other)
 	last := within(t, there)
 	require.Greater(t, last.Token(), r.Token())
@@ -47,7 +48,7 @@ func TestRWMutexDowngrade(t *testing.T) {
 	require.ErrorIs(t, err, relock.ErrNotHeld)
 	m := taken(t, hearing(t, s).Mutex("m").Lock)
 	_, err = m.Downgrade(t.Context())
-	require.ErrorIs(t, err, relock.ErrMisuse)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
 	unlocked(t, m)
 }
 

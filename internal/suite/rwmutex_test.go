@@ -359,7 +359,6 @@ func excludes(t *testing.T, turns int, open func() *relock.RWMutex) {
 
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
 func TestRWMutexOnAFullRedis(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(900*time.Millisecond), relock.WithCommandTimeout(300*time.Millisecond))
 	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)

@@ -489,7 +489,6 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 
 // A permit whose first part was reaped, by a JVM whose clock is ahead, is lost as a whole, and the size stays.
 func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(500*time.Millisecond))
 	sem := c.Semaphore("k", 3)
@@ -506,7 +505,6 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 
 // A permit is renewed and extended, all of its parts, also at a Redis that is full.
 func TestPermitsAreKept(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(600*time.Millisecond))
 	p := permits(t, c.Semaphore("k", 3), 2)

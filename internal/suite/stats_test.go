@@ -128,7 +128,6 @@ func TestCommandsAreCountedByNode(t *testing.T) {
 
 // Nobody has to be told of events for that.
 func TestStatsTellWhatIsDown(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), relock.WithCommandTimeout(200*time.Millisecond))
 	require.Empty(t, c.Stats().Down)

@@ -39,7 +39,6 @@ func giveUp(t *testing.T, c *relock.Client, calls int) {
 
 // While Redis hangs, those who give up must not pile up work that is tried for ever.
 func TestSweepingEnds(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), relock.WithLease(200*time.Millisecond))
 	warm(t, c)

@@ -105,7 +105,7 @@ func TestTheRightsAreToTheKeys(t *testing.T) {
 		patterns := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return right[0] == '+' })
 		require.ElementsMatch(t, uniq(inCode[sort]), uniq(patterns), sort)
 	}
-	require.Equal(t, []string{"~relock_once:{suite:*"}, rightsTo("~", mutex.Once()))
+	require.Equal(t, []string{"~relock_once:{suite:*"}, rightsTo("~", mutex.Result()))
 	require.Equal(t, []string{"~relock_client:*"}, rightsTo("~", wire.ClientKey("")))
 	for _, right := range []string{"~relock_once:{suite:*", "~relock_client:*"} {
 		require.Contains(t, drivertest.OptionalRights(t, prefix), right)

@@ -126,7 +126,7 @@ const seedPrefix = "relock_seed:"
 
 // ownPrefixes start the names of the library's keys and channels: a lock of such a name could be
 // another lock's queue or counter. Add puts those of each kind here.
-var ownPrefixes = []string{seedPrefix, ClientPrefix, InboxPrefix, oncePrefix, onceTagPrefix}
+var ownPrefixes = []string{seedPrefix, ClientPrefix, InboxPrefix, resultPrefix, resultTagPrefix}
 
 // prefixes start the names of a kind's keys and channels.
 func (k *Kind) prefixes() []string {

@@ -92,8 +92,8 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 		s.move = script(driver.Move, from.Text, "move")
 	}
 	if k.Results {
-		s.result, s.keep = script(driver.Once, from.Text, "result"), script(driver.Once, from.Text, "keep")
-		s.forget = script(driver.Once, from.Text, "forget")
+		s.result, s.keep = script(driver.Flight, from.Text, "result"), script(driver.Flight, from.Text, "keep")
+		s.forget = script(driver.Flight, from.Text, "forget")
 	}
 	if k.Permits {
 		s.resize = script(driver.Resize, from.Text, "resize")

@@ -1,30 +1,30 @@
 #!/bin/sh
 # run.sh NAME... | all: takes one mend back in a copy of the tree, and runs fresh seeds until the simulation finds that.
 #
-# A patch says at its head what it takes back, and where that is looked for:
+# A mutant (mutants.go says how it is written) says at its head what it takes back, and where that is looked for:
 #   # kind: restart           a class of faults, without it the seed's own
 #   # topology: quorum of 3   without it the seed's own
 #   # scene: closers          a scene, instead of both
 # Of the environment: LASTING (240s) is how long each process looks for a mend, PROCS (2) how many there are, SHRINK (20s)
-# how long the faults of what was found are shrunk, OUT where logs are kept. `none` runs the tree as it is. A patch that does not
+# how long the faults of what was found are shrunk, OUT where logs are kept. `none` runs the tree as it is. A mutant that does not
 # apply or compile stops none of the others; at the end they are named, and it fails.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 out=${OUT:-$(mktemp -d)}
 [ $# -gt 0 ] || { sed -n 2,11p "$0"; exit 2; }
-[ "$1" != all ] || { cd "$here"; set -- $(ls ./*.patch | sed 's|^\./||; s|\.patch$||'); }
+[ "$1" != all ] || { cd "$here"; set -- $(ls ./*.mutant | sed 's|^\./||; s|\.mutant$||'); }
 mkdir -p "$out"
 
-# said prints what the head of a patch says.
-said() { [ "$1" = none ] || sed -n "s/^# $2: //p" "$here/$1.patch"; }
+# said prints what the head of a mutant says.
+said() { [ "$1" = none ] || sed -n "s/^# $2: //p" "$here/$1.mutant"; }
 
-# build returns false where the patch does not apply, or what it makes does not compile.
+# build returns false where the mutant does not apply, or what it makes does not compile.
 build() {
 	tree=$(mktemp -d) built=yes
 	(cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$tree"
 	{
-		{ [ "$1" = none ] || (cd "$tree" && git apply "$here/$1.patch"); } &&
+		{ [ "$1" = none ] || (cd "$here" && go run ./apply "$1.mutant" "$tree"); } &&
 			(cd "$tree/internal/sim" && go test $(go run ./overlay/write -o "$out/overlay") -trimpath -c -o "$out/$1.test" ./world)
 	} || built=
 	rm -rf "$tree"

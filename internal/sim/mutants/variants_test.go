@@ -3,9 +3,6 @@ package mutants
 import (
 	"context"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,97 +15,90 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	page  = root + "/docs/testing-the-lock.md"
-	model = root + "/internal/model"
-)
+const model = root + "/internal/model"
 
-// row is what the page says of a broken variant of the model: names of patches and tests, or why there are none.
+// row is what variants.tsv says of a broken variant of the model: names of mutants and tests, or why there are none.
 type row struct {
 	variant, why   string
-	patches, tests []string
+	mutants, tests []string
 }
 
-var name = regexp.MustCompile("`([^`]+)`")
-
-// rows are those of the page's table.
+// rows are those of variants.tsv.
 func rows(t *testing.T) (rows []row) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "\n| variant | patch | test | none, because |\n|---|---|---|---|\n")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	names := func(cell string) (names []string) {
-		for _, m := range name.FindAllStringSubmatch(cell, -1) {
-			names = append(names, m[1])
-		}
-		return names
-	}
-	for line := range strings.Lines(table) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		require.Len(t, cells, 6, line)
-		variant := names(cells[1])
-		require.Len(t, variant, 1, line)
-		rows = append(rows, row{variant[0], strings.TrimSpace(cells[4]), names(cells[2]), names(cells[3])})
+	for _, cells := range table(t, model+"/variants.tsv", "variant", "mutants", "tests", "none, because") {
+		rows = append(rows, row{cells[0], cells[3], strings.Fields(cells[1]), strings.Fields(cells[2])})
 	}
 	return rows
 }
 
-// Each broken variant of the model has one row, with patches and tests that there are, or with what stands for them.
-func TestEachVariantOfTheModelIsToldOf(t *testing.T) {
-	variants, used := variantsOf(t)
-	tests := testsOf(t)
-	var told []string
-	for _, r := range rows(t) {
-		told = append(told, r.variant)
-		_, field, _ := strings.Cut(r.variant, ".")
-		require.True(t, strings.Contains(used, field+": "), "no test of the model breaks %s", r.variant)
-		require.True(t, len(r.patches) > 0 && len(r.tests) > 0 || r.why != "", "%s: neither a patch and a test, nor why", r.variant)
-		for _, patch := range r.patches {
-			require.FileExists(t, patch+".patch", r.variant)
-		}
-		for _, test := range r.tests {
-			require.NotEmpty(t, tests[test], "%s: there is no %s", r.variant, test)
+// table reads a table below its head. Lines that begin with # say what it is.
+func table(t *testing.T, file string, head ...string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+			require.Len(t, rows[len(rows)-1], len(head), line)
 		}
 	}
-	slices.Sort(variants)
-	slices.Sort(told)
-	require.Equal(t, variants, told, "the model's, and those in the table")
+	require.NotEmpty(t, rows)
+	require.Equal(t, head, rows[0])
+	return rows[1:]
 }
 
-// Each test fails with the patches in its row. That takes half an hour on two cores: with RELOCK_LONG=1 only.
+// Each mutant has a row in table.tsv, which says what finds it, and none that was dropped is there.
+func TestTableHasEachMutant(t *testing.T) {
+	var kept, there []string
+	for _, cells := range table(t, "table.tsv", "mutant", "takes back", "in", "seeds", "seconds", "found by the simulation", "by what else", "touched", "kept, or dropped because") {
+		if cells[8] == "kept" || strings.HasPrefix(cells[8], "kept: ") {
+			kept = append(kept, cells[0]+".mutant")
+		} else {
+			require.NotEmpty(t, cells[8], cells[0])
+		}
+	}
+	there, err := filepath.Glob("*.mutant")
+	require.NoError(t, err)
+	slices.Sort(kept)
+	require.Equal(t, kept, there)
+}
+
+// Each test fails with the mutants in its row. That takes half an hour on two cores: with RELOCK_LONG=1 only.
 func TestTestsSeeTheirMutants(t *testing.T) {
 	if os.Getenv("RELOCK_LONG") != "1" {
 		t.Skip("with RELOCK_LONG=1 only")
 	}
 	tests, seen := testsOf(t), map[string]bool{}
 	for _, r := range rows(t) {
-		for _, patch := range r.patches {
+		for _, mutant := range r.mutants {
 			for _, test := range r.tests {
-				if key := patch + "/" + test; !seen[key] {
+				if key := mutant + "/" + test; !seen[key] {
 					seen[key] = true
-					t.Run(key, func(t *testing.T) { require.Error(t, with(t, patch, tests[test], test), "it passes") })
+					t.Run(key, func(t *testing.T) { require.Error(t, with(t, mutant, tests[test], test), "it passes") })
 				}
 			}
 		}
 	}
 }
 
-// with runs a test of the package in dir with a patch. One that hangs, as its lock does, fails too.
-func with(t *testing.T, patch, dir, test string) error {
+// with runs a test of the package in dir with a mutant. One that hangs, as its lock does, fails too.
+func with(t *testing.T, mutant, dir, test string) error {
 	t.Helper()
-	changed, err := applied(patch+".patch", t.TempDir())
+	text, err := os.ReadFile(mutant + ".mutant")
 	require.NoError(t, err)
-	replaced := map[string]string{}
+	changed, err := Apply(os.DirFS(root), string(text))
+	require.NoError(t, err)
+	scratch, replaced := t.TempDir(), map[string]string{}
 	for path, is := range changed {
 		abs, err := filepath.Abs(filepath.Join(root, path))
 		require.NoError(t, err)
-		replaced[abs] = is
+		replaced[abs] = filepath.Join(scratch, strings.ReplaceAll(path, "/", "_"))
+		require.NoError(t, os.WriteFile(replaced[abs], is, 0o600))
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	text, err = json.Marshal(map[string]any{"Replace": replaced})
 	require.NoError(t, err)
-	overlay, binary := filepath.Join(t.TempDir(), "overlay.json"), filepath.Join(t.TempDir(), "mutant.test")
+	overlay, binary := filepath.Join(scratch, "overlay.json"), filepath.Join(scratch, "mutant.test")
 	require.NoError(t, os.WriteFile(overlay, text, 0o600))
 	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
 	build.Dir = dir
@@ -120,36 +110,6 @@ func with(t *testing.T, patch, dir, test string) error {
 	run.Dir, run.WaitDelay = dir, time.Second
 	_, err = run.CombinedOutput()
 	return err
-}
-
-// variantsOf returns the model's broken variants: each switch of each system's rules. used is the text of its tests.
-func variantsOf(t *testing.T) (variants []string, used string) {
-	t.Helper()
-	files, err := filepath.Glob(model + "/*.go")
-	require.NoError(t, err)
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		if strings.HasSuffix(path, "_test.go") {
-			used += string(text)
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			is, _ := n.(*ast.TypeSpec)
-			if is == nil || !strings.HasSuffix(is.Name.Name, "Rules") {
-				return true
-			}
-			for _, field := range is.Type.(*ast.StructType).Fields.List {
-				for _, name := range field.Names {
-					variants = append(variants, strings.TrimSuffix(is.Name.Name, "Rules")+"."+name.Name)
-				}
-			}
-			return false
-		})
-	}
-	return variants, used
 }
 
 // testsOf returns the directories of the tests in the library's module, by name.

@@ -32,7 +32,7 @@ func (w *World) queues(s *stay, c *command, args []string, at int) {
 		return ""
 	}
 	s.placed.lock = c.lock
-	_, results := w.kind.(*onces) // whose runs ask past the gate, for one token; its locks linger, and so ask for more
+	_, results := w.kind.(*flights) // whose runs ask past the gate, for one token; its locks linger, and so ask for more
 	s.placed.apart = s.placed.apart || arg(owner) != "" || arg(ticket) == wire.NoTicket || results && arg(at-1) == "1"
 	c.heard = append(c.heard, func(v driver.Value) {
 		list, err := v.Values()

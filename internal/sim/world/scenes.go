@@ -15,7 +15,8 @@ import (
 )
 
 // Scene is a world that is set up for what chance seldom makes, with a judge of its own for that.
-// What the judge of every world demands it demands too.
+// What the judge of every world demands it demands too. scenes.tsv says what each finds: of 48 mutants those that three of its
+// seeds find, and that no other scene finds in three.
 type Scene struct {
 	Name  string
 	Shape func(p *Plan, r *rand.Rand)
@@ -39,7 +40,6 @@ var Scenes = []Scene{
 	{"orphans", shapeOrphans, func() Kind { return &orphans{busy: map[*process]int{}} }},
 	{"rolling", shapeRolling, func() Kind { return rollers{} }},
 	{"unheard", shapeUnheard, func() Kind { return keepers{shared: true} }},
-	{"apart", shapeApart, func() Kind { return aparts{} }},
 	{"idle", shapeIdle, func() Kind { return idlers{} }},
 	{"missed", shapeMissed, func() Kind { return keepers{} }},
 	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},

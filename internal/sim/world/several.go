@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -451,8 +452,11 @@ func (c *round) unlocks(r *rand.Rand, l *relock.MultiLease, held []*Held) {
 		w.hasLeft(h)
 		w.note(c.p.index, h.Name, "unlocked", h.Token, err)
 		w.judge.over(h, h.at)
-		w.judge.unlocked(h, lost[i], errorOf(err, h.Name), false)
-		w.givenBackFor(h, left[i], errorOf(err, h.Name))
+		got := errorOf(err, h.Name)
+		w.judge.unlocked(h, lost[i], got, false)
+		if !errors.Is(err, relock.ErrLost) && !errors.Is(err, relock.ErrClosed) || got != nil { // else only of losses is told
+			w.givenBackFor(h, left[i], got)
+		}
 	}
 	if took > w.plan.Timeout()+unlockSlack {
 		w.fail(c.tries[0].Name, "Unlock of all took %v", took)
@@ -471,8 +475,10 @@ func errorOf(err error, name string) error {
 	for _, one := range list.Unwrap() {
 		var lost *relock.LostError
 		var node *relock.NodeError
-		named := errors.As(one, &lost) && lost.Name == name || errors.As(one, &node) && node.Name == name
-		if named || errors.Is(one, relock.ErrNotHeld) || errors.Is(one, relock.ErrClosed) {
+		switch misused := strings.HasPrefix(one.Error(), fmt.Sprintf("lock %q: ", name)); {
+		case misused:
+			return errors.Unwrap(one)
+		case errors.As(one, &lost) && lost.Name == name, errors.As(one, &node) && node.Name == name, errors.Is(one, relock.ErrClosed):
 			return one
 		}
 	}

@@ -93,7 +93,7 @@ func chooses(t *testing.T) {
 var otherKinds = []string{"readers", "languages", "semaphores", "tongues"}
 
 // otherScenes are those of which some fresh seeds are: no other plan has several locks at once, or functions that run once.
-var otherScenes = append([]string{"all", "any", "once"}, otherKinds...)
+var otherScenes = append([]string{"all", "any", "flight"}, otherKinds...)
 
 // TestFreshSeedsPlayEachKind demands that make sim, which chooses no scene, plays each kind that the library has.
 func TestFreshSeedsPlayEachKind(t *testing.T) {

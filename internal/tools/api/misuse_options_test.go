@@ -10,8 +10,8 @@ import (
 // An option that belongs to a client does not compile where a lock is made. Each option of a lock compiles where a client is.
 func TestOptionsAreGivenWhereTheyBelong(t *testing.T) {
 	makers := []string{
-		`c.Mutex("k", OPT)`, `c.RWMutex("k", OPT)`, `c.Semaphore("k", 3, OPT)`, `c.Once("k", time.Minute, OPT)`,
-		`relock.OnceOf[string](c, "k", time.Minute, OPT)`,
+		`c.Mutex("k", OPT)`, `c.RWMutex("k", OPT)`, `c.Semaphore("k", 3, OPT)`, `c.Flight("k", time.Minute, OPT)`,
+		`relock.FlightOf[string](c, "k", time.Minute, OPT)`,
 	}
 	for _, opt := range []string{
 		`relock.WithNamePrefix("app:")`, `relock.WithClientName("billing")`, `relock.WithQuorum(3)`,

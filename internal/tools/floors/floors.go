@@ -26,8 +26,8 @@ var drivers = map[string]string{
 
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
-	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/ctxmutex", "internal/lazyctx", "internal/lasting", "internal/pool", "internal/tenure", "internal/gate", "internal/flight", "internal/driver"}, driverDirs(),
-	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
+	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/ctxmutex", "internal/lazyctx", "internal/lasting", "internal/pool", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
+	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/lookup", "internal/eventlog", "internal/profile",
 		"internal/hub", "internal/node", "internal/claim", "internal/watchdog", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
@@ -49,7 +49,7 @@ var makers = []string{"client.go", "redlock.go"}
 // files that may.
 var importers = map[string][]string{
 	"internal/gate":     {Root},
-	"internal/flight":   {Root},
+	"internal/lookup":   {Root},
 	"internal/opening":  {Root},
 	"internal/presence": {Root},
 	"internal/eventlog": {Root},
