@@ -373,3 +373,26 @@ func TestUnusableOptions(t *testing.T) {
 	_, err := NewLocker(nil, time.Second)
 	require.ErrorIs(t, err, relock.ErrMisuse)
 }
+
+// A Locker's locks have the client's options, and those that it was given.
+func TestOptionsOfALocker(t *testing.T) {
+	t.Parallel()
+	locks := relocktest.New(t, relock.WithLease(10*time.Second))
+	for _, of := range []struct {
+		opts []relock.Option
+		want time.Duration
+	}{{nil, 10 * time.Second}, {[]relock.Option{relock.WithLease(time.Minute)}, time.Minute}} {
+		l, err := NewLocker(locks, 0, of.opts...)
+		require.NoError(t, err)
+		held, err := l.Lock(t.Context(), "job")
+		require.NoError(t, err)
+		state, err := locks.Mutex("job").State(t.Context())
+		require.NoError(t, err)
+		require.InDelta(t, of.want, state.TTL, float64(5*time.Second))
+		require.NoError(t, held.Unlock(t.Context()))
+	}
+	_, err := NewLocker(locks, -time.Second)
+	require.EqualError(t, err, "relock: invalid option: WithMinHold: -1s is out of range, between 0s and 8784h0m0s are possible")
+	_, err = NewLocker(nil, 0)
+	require.EqualError(t, err, "relock: misuse: Client made without New or NewRedlock")
+}

@@ -31,7 +31,7 @@ var Behind func(client any) (nodes []driver.Redis, need int, prefix string)
 
 // For the tests of internal/suite, which see inside of clients without being part of the package.
 var (
-	// Over makes a *relock.Client with an id over a claim.Arbiter of a test; opts are []relock.Option.
+	// Over makes a *relock.Client with an id over a claim.Arbiter of a test; opts are []relock.ClientOption.
 	Over func(id string, arbiter, opts any) (client any, err error)
 	// Inside returns what a *relock.Client is made of: its claim.Arbiter, *gate.Gates, *calls.Calls and *watchdog.Watchdog.
 	Inside func(client any) (arbiter, gates, calls, watchdog any)
