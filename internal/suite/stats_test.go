@@ -59,7 +59,7 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 	}
 	require.ElementsMatch(t, []relock.Command{
 		"acquire", "release", "renew", "recount", "refill", "move", "resize", "sweep", "fence",
-		"force", "inspect", "introduce", "once", "check", "subscribe",
+		"force", "inspect", "introduce", "flight", "check", "subscribe",
 	}, counted)
 }
 
