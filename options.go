@@ -57,7 +57,7 @@ func WithLease(d time.Duration) Option {
 // lives, and lasts d even if the holder's process ends without unlocking. If d is longer than the
 // client's lease, Lock and TryLock send one command more.
 //
-// By default leases are renewed.
+// d is as for WithLease. By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
 	return lockOption{&option{"WithFixedLease", leaseInRange(d), func(c *config) { c.fixed = d }}}
 }
@@ -66,7 +66,7 @@ func WithFixedLease(d time.Duration) Option {
 // ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more;
 // Lease.Downgrade begins d anew.
 //
-// By default a hold is renewed as long as its process lives.
+// d is as for WithLease. By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
 	return lockOption{&option{"WithMaxHold", leaseInRange(d), func(c *config) { c.maxHold = d }}}
 }
@@ -90,8 +90,9 @@ func WithMaxHold(d time.Duration) Option {
 // If the process dies before Unlock, the lock ends with its lease; Extend makes that longer.
 // ForceUnlock frees a lock that is kept, and HandOver leaves it to the handle's time. State shows it as held, with a Count of 0.
 //
-// d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
-// option. By default, and with 0, the last Unlock gives a lock back.
+// d is up to 366 days, and may not be longer than WithFixedLease and WithMaxHold let a lock be held. Other
+// types of locks refuse the option, even if New was given it. By default, and with 0, the last Unlock gives
+// a lock back.
 func WithMinHold(d time.Duration) Option {
 	return lockOption{&option{"WithMinHold", inRange(d, 0, maxLease), func(c *config) { c.minHold = d }}}
 }
@@ -130,7 +131,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 // Redisson's waiters wait for d: keep it at some ten milliseconds where Java shares the lock.
 // docs/choosing.md has the limits.
 //
-// By default, and with 0, a lock is given back with its last Unlock.
+// d is up to 366 days. By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
 	return lockOption{&option{"WithLinger", inRange(d, 0, maxLease), func(c *config) { c.linger = d }}}
 }

@@ -205,6 +205,33 @@ func TestFlightIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Those that wait for a run have its result before its lock is given back.
+func TestFlightDoesNotWaitForTheUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := newClient(t, w)
+	w.Filter(faults.Next(faults.Script("release"), faults.Hold))
+	goOn, has := make(chan struct{}), make(chan bool, 2)
+	call := func() {
+		value, ran, err := flightOf(c).Do(t.Context(), func(context.Context) (string, error) {
+			<-goOn
+			return "one", nil
+		})
+		if err != nil || value != "one" {
+			t.Errorf("%q %v", value, err)
+		}
+		has <- ran
+	}
+	go call()
+	go call()
+	require.Eventually(t, func() bool { return inFlight() == 1 }, patience, time.Millisecond)
+	close(goOn)
+	within(t, w.Told())
+	require.False(t, within(t, has), "the other one")
+	w.Release()
+	require.True(t, within(t, has))
+}
+
 // inFlight is how many goroutines wait in memory for what another one of their process asks for.
 func inFlight() (n int) {
 	buf := make([]byte, 4<<20)

@@ -183,11 +183,11 @@ func (h *Held) live() bool {
 //     there. Under the context of what they returned, both re-enter. Each lock has options of its own. What 5, 15 and 29
 //     demand holds for it as if it were locked alone, and a call that fails has not waited longer than the WithWait of
 //     its locks allows.
-//  33. The scene once has functions that run once, beside callers that take the lock of that name. Commands are lost, late
+//  33. The scene flight has functions that run once, beside callers that take the lock of that name. Commands are lost, late
 //     and doubled, lines break and processes are killed. A caller gets no result of a run if another was begun behind
 //     that before the caller came, and none of a run that began before a Forget which had returned by then. A run that is
 //     not trusted when it begins leaves nothing. In plans without Forget no run begins while an earlier one's result
-//     stands. Redis keeps a result for exactly as long as its Once says, to the millisecond, and no caller that comes
+//     stands. Redis keeps a result for exactly as long as its Flight says, to the millisecond, and no caller that comes
 //     later is given it, unless a copy of the command that left it ran.
 //  34. What State tells of a lock on one Redis is what that Redis kept at an instant of the call: the judge reads the keys
 //     itself when the command runs. Permits and readers whose leases are over count as free. On a quorum as many nodes as
