@@ -87,8 +87,8 @@ func TestExtendOfAllSaysWhichFailed(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	require.ErrorIs(t, l.Extend(ended, time.Minute), relock.ErrNotAsked)
-	var none context.Context
-	require.ErrorIs(t, l.Extend(none, time.Minute), relock.ErrMisuse)
+	var without context.Context
+	require.ErrorIs(t, l.Extend(without, time.Minute), relock.ErrMisuse)
 	require.ErrorIs(t, l.Extend(t.Context(), -1), relock.ErrInvalidOption)
 	err = l.Unlock(t.Context())
 	require.ErrorIs(t, err, relock.ErrNotHeld)
