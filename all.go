@@ -54,8 +54,8 @@ func All(locks ...Locker) *MultiLock {
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
 // meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the
-// waits for one lock can total twice that time. On failure it gives back what it has: behind
-// the caller once its wait is over. Errors are those of the lock that failed.
+// waits for one lock can total twice that time. On failure it gives back what it has, in
+// the background once the caller's wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
 
 // TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
@@ -160,8 +160,9 @@ type MultiLease struct {
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
 // locks can no longer be trusted. Its cause is then a *LostError with the name of that lock. Otherwise it
-// ends as Lease.Context does. Under it each lock re-enters, and its Held finds its lease. FromContext and
-// the function Token find one of the leases only: ask the MultiLease.
+// ends as Lease.Context does. Under it each lock re-enters, but for permits, which take more; the Held of
+// each finds its lease. FromContext and the function Token find one of the leases at most, and none of
+// permits: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
 	if len(m.all()) == 0 {
 		return neverHeld

@@ -109,7 +109,7 @@ func (c *Client) introduce() {
 // TrustNodes tells the restart guard that no lock is still held that a node may have forgotten. All
 // nodes then grant locks at once. It is for new nodes under WithStrictRestartGuard, and for an operator
 // that knows more than the guard. If a forgotten lock is held after all, a second owner may be granted
-// it. Without WithRestartGuard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
+// it. Without a restart guard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
 // *QuorumError, if fewer than a quorum of nodes could be told; with ErrClosed or ErrMisuse as Lock does.
 func (c *Client) TrustNodes(ctx context.Context) error {
 	if ctx == nil {
@@ -169,9 +169,9 @@ func (c *Client) ID() string {
 //   - after two to four command timeouts if only a Lock or an Unlock is under way.
 //
 // Behind an observer or a logger that blocks it gives up after eight. If ctx ends before, Shutdown returns
-// an error with the cause of ctx, of no class of this package, and the rest goes on in the background,
+// an error that wraps the cause of ctx, with the class of that, if any, and the rest goes on in the background,
 // within the same time. Shutdown begins even if ctx has ended. A further Shutdown or Close waits for the
-// first. It fails with ErrMisuse for a nil ctx, and for a Client that New did not make.
+// first. It fails with ErrMisuse for a nil ctx, and for a Client that neither New nor NewRedlock made.
 func (c *Client) Shutdown(ctx context.Context) error {
 	k := c.coreOrNil()
 	switch {
@@ -198,13 +198,13 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close is Shutdown for as long as that takes.
+// Close is Shutdown without a context: it takes eight command timeouts at most.
 func (c *Client) Close() { _ = c.Shutdown(context.Background()) }
 
 // shut is Shutdown, for as long as observers and loggers block.
 func (c *Client) shut() {
 	k := c.core
-	k.giving.Lock() // All gives leases before, or not at all
+	k.giving.Lock() // All hands its leases over before the close, or not at all
 	k.calls.Close()
 	k.giving.Unlock()
 	k.gates.Close()

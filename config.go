@@ -56,7 +56,7 @@ type config struct {
 	name      string           // the client's, which it writes to Redis; "": none
 	logged    *logged          // writes events to the logger; nil for none
 	observers observers        // nil for none
-	panics    *eventlog.Panics // guards against those
+	panics    *eventlog.Panics // recovers observers' panics
 
 	// A quorum of them, and the restart guard.
 	nodes   int           // of a quorum; 0: one Redis decides alone
@@ -177,7 +177,7 @@ func (c *config) derive() {
 	}
 }
 
-// looser reports whether c lets a hold be extended further than other does.
+// looser reports whether c lets a hold be extended further than other does. A trust of 0 is no limit.
 func (c *config) looser(other *config) bool {
 	return other.trust > 0 && (c.trust == 0 || c.trust > other.trust)
 }

@@ -42,6 +42,11 @@
 // [All] takes several locks together, or none, and never waits in a circle with other callers of All.
 // [Any] takes one of several, whichever is free first.
 //
+// # Results and elections
+//
+// A [Flight] runs a function once over all processes, and gives all of them its result, which Redis keeps
+// for a time. Package election has one process lead at a time.
+//
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
@@ -52,7 +57,7 @@
 //
 // # Fencing
 //
-// No lock with a lease can stop a process that was paused from acting late. Each grant therefore
+// No lock with a lease can stop a process that was paused from acting late. Each grant of a Mutex or an RWMutex therefore
 // has a token, greater than all before it: hand [Token] or [Lease.Token] to the store, and let the
 // store refuse what is lower than the greatest it has seen. docs/safety.md in the repository says
 // what holds, and under which faults.

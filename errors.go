@@ -13,9 +13,10 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Each error of this package belongs to one class, and matches the class's sentinel by errors.Is; that of a
-// Shutdown whose context ended has none. The classes exclude each other, so a switch may ask for them in any
-// order:
+// Each error of this package belongs to one class, and matches the class's sentinel by errors.Is. The
+// classes exclude each other, so a switch may ask for them in any order. Two errors are no more than what
+// they wrap: that of a Shutdown whose context ended, and that of a MultiLease, which joins the errors of
+// several locks. The classes:
 //
 //   - ErrNotAcquired: another owner has the lock;
 //   - ErrUnavailable: Redis gave no answer;
@@ -60,12 +61,13 @@ var (
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It is of the class ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
 
-	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of
+	// ErrClosed is returned by every call on a closed Client that would ask Redis. It is the cause of the contexts of
 	// leases that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
 
 	// ErrMisuse is the class of the errors below. By itself it says that a nil context or function was
-	// given, or that a Mutex or Client was not made by this package's functions.
+	// given, that a lock or a Client was not made by this package's functions, that a text is no handle or
+	// a result cannot be decoded, or that locks cannot go together in All or Any.
 	ErrMisuse = wire.ErrMisuse
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
@@ -86,7 +88,8 @@ var (
 	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
 	ErrInvalidOwner = wire.ErrInvalidOwner
 
-	// ErrInvalidOption is returned for an option whose value cannot work.
+	// ErrInvalidOption is returned for an option whose value cannot work, or that the lock does not have,
+	// and for a number or a time given to a method that is out of range.
 	ErrInvalidOption = wire.ErrInvalidOption
 
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
@@ -104,7 +107,7 @@ var (
 // ErrNotAcquired, unless Cause is of another.
 type HeldError struct {
 	Name   string        // the lock
-	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
+	Holder string        // field of the holder in Redis, "" when unknown; see State.Holder
 	Client ClientInfo    // name of the holder, zero when unknown; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease unless renewed, 0 when unknown, negative when it never ends
 
@@ -209,8 +212,8 @@ func (h ClientInfo) String() string { return wire.Card(h).String() }
 //	sweep      releases of entries that Redis may still have, though no caller wants them
 //	fence      writes and reads of a quorum's fencing counters
 //	force      ForceUnlock
-//	inspect    State
-//	introduce  names of clients, see WithClientName
+//	inspect    State; a holder's name; a semaphore's number
+//	introduce  this client's name, written and withdrawn: see WithClientName
 //	flight     results of a Flight: read, left, forgotten
 //	check      whether a Redis answers, or was restarted; which channels a Cluster has; TrustNodes
 //	subscribe  subscriptions, and their ends

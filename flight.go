@@ -102,7 +102,7 @@ func (f *Flight[T]) Do(ctx context.Context, fn func(context.Context) (T, error))
 // heeds no WithWait: it is one command to Redis. Errors, by class:
 //
 //   - ErrUnavailable if Redis failed, was silent for a command timeout or until ctx ended, or was not asked.
-//   - ErrRefused, ErrClosed and errors.ErrUnsupported, as from Do.
+//   - ErrRefused and ErrClosed, as from Do; errors.ErrUnsupported over a quorum and under WithRestartGuard.
 //   - ErrMisuse, also for a result that cannot be decoded.
 func (f *Flight[T]) Get(ctx context.Context) (value T, found bool, err error) {
 	r := f.base()

@@ -15,7 +15,7 @@ import (
 // HandOver ends a lease of a Mutex on one Redis, and leaves the lock standing for a handle, a text with which
 // Mutex.TakeOver goes on, in this process or another. The lock is not free in between. If no process takes it over
 // within the time stays, the lock ends like one whose holder died, and its next waiter gets it. A handle
-// is used once. It is a secret: a caller that has it can take the lock. Redis has a digest of it alone, and
+// is used once. It is a secret: a caller that has it can take the lock. Redis has only a digest of it, and
 // so have State, HeldError, logs and errors, from which no handle can be made.
 //
 // The lease's context ends, with cause ErrHandedOver, before Redis is told. The lease is then over as

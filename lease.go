@@ -150,7 +150,7 @@ func (c *leaseCtx) endIfLost() {
 
 func (c *leaseCtx) Done() <-chan struct{} {
 	done := c.std.Context().Done()
-	_ = c.Err() // what ends by being asked, here or further out, closes done
+	_ = c.Err() // it ends this context, or one further out, whose time is over: done is closed then
 	return done
 }
 
@@ -234,7 +234,7 @@ func (l *Lease) Until() time.Time {
 	return until.Wall()
 }
 
-// Count returns the hold count: how many Locks of this owner are not unlocked yet; 1 for permits, however
+// Count returns the hold count: how many Locks under this lease's grant are not unlocked yet; 1 for permits, however
 // many they are. It is 0 once the lease is over.
 func (l *Lease) Count() int {
 	if l.zero() {
@@ -279,7 +279,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // sixth of the waiter's lease, then every third. Once closed, it stays closed for all leases to which
 // the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process, except by a Flight and at the other side of an RWMutex,
+//   - for goroutines of this process, except for permits, by a Flight, and at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 //
@@ -293,7 +293,7 @@ func (l *Lease) Wanted() <-chan struct{} {
 
 func (l *Lease) unlocked() bool { return l.h.gaveBack(&l.share) }
 
-// Name returns the name of the lock that is held.
+// Name returns the lock's name.
 func (l *Lease) Name() string {
 	if l.zero() {
 		return ""

@@ -8,7 +8,8 @@ import (
 // A Locker is any lock of this package that gives one lease: a Mutex, an RWMutex for writing, its Reader,
 // permits of a Semaphore (Semaphore.Locker), or an AnyLock. Code that only locks takes a Locker. It is no
 // sync.Locker, which has no context and returns no error: see Mutex.SyncLocker. It gains no method before
-// the next major version, so a test may have one of its own.
+// the next major version, so a test may have one of its own; All and Any refuse
+// that.
 type Locker interface {
 	Name() string
 	Lock(ctx context.Context) (*Lease, error)

@@ -36,7 +36,7 @@ type Observer interface {
 type Event struct {
 	Kind     EventKind
 	Lock     string          // name of the lock
-	LockKind string          // kind of the lock: "mutex"
+	LockKind string          // kind of the lock: "mutex", "read", "write" or "semaphore"
 	Context  context.Context // as given to Lock or TryLock
 	Lease    uint64          // its number, unique in this process
 	From     uint64          // number of the lease before it

@@ -7,7 +7,8 @@ import (
 )
 
 // A ClientOption changes how a Client works. New, NewRedlock and the constructors of the other modules
-// take it. Each Option is a ClientOption too, which then holds for all locks of the client that it is for.
+// take it. Each Option is a ClientOption too, which then holds for all locks of the client that it is for;
+// only WithMinHold, given to New, is refused by those that cannot keep it.
 // This package's functions make all options there are. If the value of one cannot work, New fails with
 // ErrInvalidOption.
 type ClientOption interface{ made() *option }
@@ -198,6 +199,7 @@ func WithQuorum(n int) ClientOption {
 //   - No lease may be longer than longest, and all clients of a Redis must give the same.
 //   - A single Redis or Sentinel group grants no lock for longest after each restart or failover.
 //   - The user must have the right to run INFO: without it every lock is refused.
+//   - An RWMutex, a Semaphore, a Flight and a hand-over fail with errors.ErrUnsupported.
 //
 // By default New has no guard, and NewRedlock one of 30 seconds, or of the client's lease if that is
 // longer. See docs/safety.md.

@@ -38,7 +38,7 @@ func (c *ownerCtx) Value(key any) any {
 //   - An id has up to 256 bytes. It is not empty, not "mode", and does not start with "relock:", else
 //     each Lock under it fails with ErrInvalidOwner. It must not be an id that other software uses,
 //     such as Redisson's <uuid>:<thread>.
-//   - An RWMutex refuses such a context, with errors.ErrUnsupported.
+//   - An RWMutex, a Semaphore and Flight.Do refuse such a context, with errors.ErrUnsupported.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.
 func WithOwner(ctx context.Context, id string) context.Context {

@@ -17,7 +17,8 @@ import (
 // queues in place of random retries, fencing tokens and a restart guard. Nodes are independent Redis
 // masters, usually five. A lock is held while more than half of them (or as many as WithQuorum says)
 // keep it. The others may be down, hung, cut off or in another owner's hands. docs/safety.md says what
-// it takes and what it gives.
+// it takes and what it gives. An RWMutex, a Semaphore, a Flight and a hand-over fail with
+// errors.ErrUnsupported there.
 //
 //   - All nodes are asked at once, each with a timeout of its own (WithCommandTimeout, by default a
 //     twentieth of the lease and at most one second). A call returns once a quorum has decided.

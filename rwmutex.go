@@ -71,7 +71,8 @@ func (c *config) ofReaders() (*config, error) {
 // same read-write locks. With each renewal they shorten a lock to that, whatever lease others have.
 // So a reader of relock's relies on its lease for d at most, and WithFixedLease and Extend take no
 // longer one. It joins no readers of its process that may rely on a longer lease; a re-entry relies on
-// its outer lease. With 0 nothing is shortened. Other types of locks refuse the option.
+// its outer lease. With 0 nothing is shortened. Other types of locks refuse the option,
+// and ignore it if it was given to New.
 //
 // Defaults to 30 seconds, Redisson's default.
 func WithRedissonWatchdog(d time.Duration) Option {

@@ -30,8 +30,8 @@ import (
 //   - An Acquire never re-enters: it takes more permits, also under the context of a lease of permits.
 //     FromContext and Token look past such a lease, unless Any took it.
 //
-// A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
-// methods fail with errors.ErrUnsupported.
+// A Semaphore works on one Redis. Over NewRedlock and under WithRestartGuard its methods fail with
+// errors.ErrUnsupported, and under WithOwner those that take permits.
 type Semaphore struct{ lock }
 
 // maxPermits is the most permits that one Acquire takes.

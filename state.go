@@ -19,7 +19,7 @@ import (
 type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, <client uuid>:handle:… after HandOver, or Redisson's <uuid>:<thread id>
-	Count   int           // the holder's hold count; 0 if it has unlocked, and WithMinHold keeps the lock for TTL
+	Count   int           // the holder's hold count, of a Semaphore the permits that are held; 0 if it has unlocked, and WithMinHold keeps the lock for TTL
 	Readers int           // of an RWMutex: holds of live relock processes, which readers of a process often share, and Redisson threads
 	Permits int           // of a Semaphore: how many there are; 0 as long as no client has told Redis
 	Free    int           // of a Semaphore: how many of them are free; negative if fewer were set than are held

@@ -6,7 +6,7 @@ import "github.com/relock-go/relock/internal/driver"
 // is read.
 type Stats struct {
 	// Commands are what the client sent to Redis: for each node one entry for each Command, in an
-	// order that never changes, whether or not there were any.
+	// order that is the same for each call, whether or not there were any.
 	//
 	// A command that several goroutines share counts once. So does a script that is sent again because
 	// Redis did not know it.
