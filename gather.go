@@ -166,7 +166,7 @@ func (g *gathering) ask() error {
 		return k.presence.Named(g.ctx, err)
 	}
 	wanted := g.wanted
-	g.wanted = nil
+	g.wanted = nil // from here on ask leaves the gates, not leaveGates
 	for i, w := range wanted {
 		c, granted := g.claims[i], grants[i].Token > 0
 		if granted && err == nil {

@@ -30,8 +30,8 @@ func HandleField(handle string) string {
 	return client + ":handle:" + digest(handle, 15)
 }
 
-// ValidHandle returns why a text is no handle of a lock, nil if it is one. The error does not have the text,
-// which may be the better part of a handle.
+// ValidHandle returns why a text is no handle of a lock, nil if it is one. The error leaves the text out: it may
+// be most of a secret.
 func ValidHandle(text string, n *Names) error {
 	parts := handleText.FindStringSubmatch(text)
 	switch {
