@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// rueidis's Cluster client closes nodes it no longer needs five seconds later, whether it is closed or not.
-	goleak.VerifyTestMain(redistest.Main{M: m},
+	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
@@ -151,7 +151,7 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 			servers := masters(t, n)
 			var nodes []rueidis.Client
 			for _, s := range servers {
-				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
@@ -254,7 +255,7 @@ func TestClientClosed(t *testing.T) {
 func TestRedisClientClosed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.Option())
+	rdb, err := rueidis.NewClient(s.Option())
 	require.NoError(t, err)
 	a := stand(t, locktest.Client(t, rdb), !deaf)
 	a.leads()

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Main{M: m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // name is that of the lock, on a Redis of each test's own.
 const name = "leader"

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/locktest"
@@ -268,7 +269,7 @@ func TestEndOfATermIsToldBehindTheUnlock(t *testing.T) {
 func TestWatchRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~none", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~none", "&*", "+@all"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	var last error

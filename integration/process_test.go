@@ -21,7 +21,6 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/election"
-	"github.com/relock-go/relock/internal/redistest"
 	"go.uber.org/goleak"
 )
 
@@ -99,7 +98,6 @@ func work(spec string) error {
 			stop()
 			p.wg.Wait()
 			closeAll()
-			redistest.End()
 			return goleak.Find()
 		}
 		if err := p.obey(strings.Fields(orders.Text())); err != nil {
@@ -115,7 +113,7 @@ func (j job) open() (*relock.Client, func(), error) {
 	if j.Quorum != nil {
 		return j.openQuorum()
 	}
-	rdb, err := redistest.Open(j.options())
+	rdb, err := rueidis.NewClient(j.options())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -70,7 +70,7 @@ func gather(t *testing.T, n int, servers []*redistest.Server) *throng {
 		for _, s := range servers {
 			opt := s.Option()
 			opt.PipelineMultiplex = -1 // one connection
-			rdb, err := redistest.Open(opt)
+			rdb, err := rueidis.NewClient(opt)
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
 			nodes = append(nodes, &timed{Client: rdb, trips: &c.trips})

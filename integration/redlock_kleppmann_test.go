@@ -43,7 +43,7 @@ func quorumOf(t *testing.T, guard relock.ClientOption, servers []*redistest.Serv
 	var lines []*faultproxy.Proxy
 	for _, s := range servers {
 		p := faultproxy.New(t, s.Addr())
-		rdb, err := redistest.Open(through(s.Option(), p))
+		rdb, err := rueidis.NewClient(through(s.Option(), p))
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		nodes, lines = append(nodes, rdb), append(lines, p)
@@ -109,7 +109,7 @@ func TestKleppmannLateWrite(t *testing.T) {
 	begin(t)
 	nodes, store := fiveNodes(t), fencedStore{redistest.Start(t)}
 	road := faultproxy.New(t, store.server.Addr())
-	rdb, err := redistest.Open(through(store.server.Option(), road))
+	rdb, err := rueidis.NewClient(through(store.server.Option(), road))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	first, _ := quorumOf(t, guarded, nodes)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
-	"github.com/relock-go/relock/internal/redistest"
 )
 
 // quorumJob is what a worker on a quorum of nodes needs beside the rest of its job.
@@ -32,7 +31,7 @@ func (j job) openQuorum() (*relock.Client, func(), error) {
 		one.Addrs, one.Single = []string{addr}, true
 		o := one.options()
 		o.PipelineMultiplex = -1 // one connection is enough for one lock
-		rdb, err := redistest.Open(o)
+		rdb, err := rueidis.NewClient(o)
 		if err != nil {
 			closeNodes()
 			return nil, nil, err

@@ -26,7 +26,7 @@ const (
 // open makes a relock client of its own on what o reaches. Both end with the test.
 func open(t *testing.T, o rueidis.ClientOption) *relock.Client {
 	t.Helper()
-	rdb, err := redistest.Open(o)
+	rdb, err := rueidis.NewClient(o)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	locks, err := relock.New(rdb, relock.WithLease(3*time.Second))
@@ -268,7 +268,7 @@ func TestSlotOnTheMove(t *testing.T) {
 func TestClosedRedisClient(t *testing.T) {
 	begin(t)
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.Option())
+	rdb, err := rueidis.NewClient(s.Option())
 	require.NoError(t, err)
 	locks, err := relock.New(rdb)
 	require.NoError(t, err)

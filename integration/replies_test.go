@@ -222,7 +222,7 @@ func TestRepliesLost(t *testing.T) {
 	var proxies []*faultproxy.Proxy
 	for i := range 4 {
 		proxies = append(proxies, faultproxy.New(t, s.Addr()))
-		rdb, err := redistest.Open(through(s.Option(), proxies[i]))
+		rdb, err := rueidis.NewClient(through(s.Option(), proxies[i]))
 		require.NoError(t, err)
 		defer rdb.Close()
 		locks, err := relock.New(answered{rdb, &m.answers},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/locktest"
@@ -35,7 +36,7 @@ func TestEachMissingRightOnACluster(t *testing.T) {
 			for _, node := range nodes.Nodes() {
 				node.AddUser(user, "secret", append([]string{"+hello"}, rights...)...)
 			}
-			rdb, err := redistest.Open(nodes.Target().As(user, "secret").Rueidis())
+			rdb, err := rueidis.NewClient(nodes.Target().As(user, "secret").Rueidis())
 			if err != nil {
 				return nil, err
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/integration/faultproxy"
 	"github.com/relock-go/relock/internal/redistest"
@@ -182,7 +183,7 @@ func TestAllOneLost(t *testing.T) {
 func oneLost(t *testing.T, s *redistest.Server, parts func(*relock.Client) []relock.Locker) {
 	const lease, slack = 900 * time.Millisecond, 50 * time.Millisecond
 	line := faultproxy.New(t, s.Addr())
-	rdb, err := redistest.Open(through(s.Option(), line))
+	rdb, err := rueidis.NewClient(through(s.Option(), line))
 	require.NoError(t, err)
 	defer rdb.Close()
 	holder, err := relock.New(rdb, relock.WithLease(lease))

@@ -40,7 +40,6 @@ func begin(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		redistest.End()
 		// The proxy's connections take a moment to notice that their ends are gone.
 		none := func(c *assert.CollectT) { require.NoError(c, goleak.Find(before)) }
 		require.EventuallyWithT(t, none, soon, 10*time.Millisecond)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -224,7 +225,7 @@ func TestReadWriteBelief(t *testing.T) {
 	server := redistest.Start(t)
 	s := singleSite(server)
 	dying, java := startJVM(t, current, s.yaml(yaml)), startJVM(t, oldest, s.yaml(yaml))
-	rdb, err := redistest.Open(server.AddUser("reader", "secret", "~*", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(server.AddUser("reader", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	readers, err := relock.New(rdb, relock.WithLease(2*time.Minute), relock.WithRedissonWatchdog(4*time.Second))

@@ -76,7 +76,7 @@ func (s site) yaml(more ...string) string {
 
 // open returns a connection for relock, its own for each client as in processes of their own.
 func (s site) open() (rueidis.Client, error) {
-	return redistest.Open(rueidis.ClientOption{
+	return rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:  s.Addrs,
 		DisableCache: true,
 		Sentinel:     rueidis.SentinelOption{MasterSet: s.MasterSet},

@@ -328,7 +328,7 @@ func TestTenThousand(t *testing.T) {
 // A user who may only read sees all, and changes nothing.
 func TestReadOnlyUser(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb, err := redistest.Open(srv.AddUser("watcher", "pw", "~*", "+@read"))
+	rdb, err := rueidis.NewClient(srv.AddUser("watcher", "pw", "~*", "+@read"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	locks := newClient(t, srv.Client())

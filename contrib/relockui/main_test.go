@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	status := redistest.Main{M: m}.Run()
+	status := m.Run()
 	if err := leaked(); status == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1

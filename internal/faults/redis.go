@@ -18,10 +18,6 @@ type Redis struct {
 // NewRedis puts faults around a Redis.
 func NewRedis(inner driver.Redis) *Redis { return &Redis{inner, newLine()} }
 
-// Over returns inner, a driver over another client library, with the faults of c. It does not use c's
-// own client.
-func (c *Client) Over(inner driver.Redis) *Redis { return &Redis{inner, c.Line} }
-
 // reply is the result of a command.
 type reply struct {
 	value driver.Value

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/locktest"
@@ -60,7 +61,7 @@ func TestManyLocksGoTogether(t *testing.T) {
 // A lock that the user has no right to is refused by itself, though Redis refuses the whole command for it.
 func TestOneForbiddenLockAmongMany(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~warm", "~*{warm}", "~lock-?", "~*{lock-?}", "~lock-??", "~*{lock-??}",
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~warm", "~*{warm}", "~lock-?", "~*{lock-?}", "~lock-??", "~*{lock-??}",
 		"~lock-1[0-8]?", "~*{lock-1[0-8]?}", "+@all", "allchannels"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)

@@ -86,7 +86,7 @@ func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 			servers := Masters(t, n)
 			var nodes []rueidis.Client
 			for _, s := range servers {
-				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)

@@ -118,7 +118,7 @@ func TestScoresInBothProtocols(t *testing.T) {
 	seedReaders(s, 1)
 	to := s.Target()
 	for _, to.RESP2 = range []bool{false, true} {
-		rdb, err := redistest.Open(to.Rueidis())
+		rdb, err := rueidis.NewClient(to.Rueidis())
 		require.NoError(t, err)
 		defer rdb.Close()
 		r := over(rdb)
@@ -141,7 +141,7 @@ func TestAnUnreadQueueIsAnError(t *testing.T) {
 		"rw1":   {"relock_queue:{rw1}", "relock_readers:{rw1}:rw1", "relock_writers:{rw1}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb, err := redistest.Open(s.AddUser("watcher", "pw", "~"+name, "~{"+name+"}:*", "+@read", "+time"))
+			rdb, err := rueidis.NewClient(s.AddUser("watcher", "pw", "~"+name, "~{"+name+"}:*", "+@read", "+time"))
 			require.NoError(t, err)
 			defer rdb.Close()
 			r := over(rdb)

@@ -240,7 +240,7 @@ func weakened(t *testing.T, servers []*redistest.Server, n int) (rdbs []rueidis.
 		if i < len(servers)-n {
 			rdbs = append(rdbs, s.Client())
 		} else {
-			rdb, err := redistest.Open(s.AddUser("weak", "secret", "~*", "&*", "+@all", "-zadd"))
+			rdb, err := rueidis.NewClient(s.AddUser("weak", "secret", "~*", "&*", "+@all", "-zadd"))
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
 			rdbs = append(rdbs, rdb)

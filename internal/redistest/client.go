@@ -1,9 +1,7 @@
 package redistest
 
 import (
-	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -43,35 +41,10 @@ func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientO
 	return s.Target().As(name, password).Rueidis()
 }
 
-// made has the options of the clients that Open made.
-var made sync.Map
-
-// Open is rueidis.NewClient, and remembers what the client was made with.
-func Open(option rueidis.ClientOption) (rueidis.Client, error) {
-	client, err := rueidis.NewClient(option)
-	if err == nil {
-		made.Store(client, option)
-	}
-	return client, err
-}
-
-// OptionOf returns the options that Open made a client with. Tests open an equivalent client of
-// another client library by them.
-func OptionOf(client rueidis.Client) (option rueidis.ClientOption, known bool) {
-	if !reflect.ValueOf(client).Comparable() {
-		return option, false // a test's own type of client
-	}
-	o, known := made.Load(client)
-	if known {
-		option = o.(rueidis.ClientOption)
-	}
-	return option, known
-}
-
 // openClient returns a client that tb's cleanup closes.
 func openClient(tb TB, option rueidis.ClientOption, servers ...*Server) rueidis.Client {
 	tb.Helper()
-	client, err := Open(option)
+	client, err := rueidis.NewClient(option)
 	if err != nil {
 		tb.Fatalf("redistest: client of %v: %v", option.InitAddress, err)
 		return nil

@@ -23,7 +23,7 @@ import (
 // userOf returns a Client of a user who may do everything but subscribe what the channels rule out.
 func userOf(t *testing.T, s *redistest.Server, channels ...string) *relock.Client {
 	t.Helper()
-	rdb, err := redistest.Open(s.AddUser("app", "secret", append([]string{"~*", "+@all"}, channels...)...))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append([]string{"~*", "+@all"}, channels...)...))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return newClient(t, rdb, relock.WithLease(far))
@@ -132,7 +132,7 @@ func TestForbiddenInboxesOfAQuorum(t *testing.T) {
 	var mine, theirs []rueidis.Client
 	for range 3 {
 		s := redistest.Start(t)
-		rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", "allchannels"))
+		rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", "allchannels"))
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		servers, mine, theirs = append(servers, s), append(mine, rdb), append(theirs, s.Client())
@@ -175,7 +175,7 @@ func onCluster(t *testing.T, cl *redistest.Cluster, change func(*rueidis.ClientO
 	t.Helper()
 	opt := cl.Option()
 	change(&opt)
-	rdb, err := redistest.Open(opt)
+	rdb, err := rueidis.NewClient(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return newClient(t, rdb, relock.WithLease(far))
@@ -246,7 +246,7 @@ func TestSharersOfAConnectionLeaveNoSubscription(t *testing.T) {
 	if major < 7 {
 		t.Skip("no sharded channels")
 	}
-	rdb, err := redistest.Open(cl.Option())
+	rdb, err := rueidis.NewClient(cl.Option())
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	master := cl.MasterFor("k")
@@ -274,7 +274,7 @@ func crowded(t *testing.T, s *redistest.Server) (rdb rueidis.Client, give func()
 	t.Helper()
 	opt := s.Option()
 	opt.BlockingPoolSize = 1
-	rdb, err := redistest.Open(opt)
+	rdb, err := rueidis.NewClient(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	_, release := rdb.Dedicate()
@@ -381,7 +381,7 @@ func TestRightsGivenBackAreTold(t *testing.T) {
 				}
 			}
 			open := func(at redistest.Target, opts ...relock.ClientOption) *relock.Client {
-				rdb, err := redistest.Open(at.Rueidis())
+				rdb, err := rueidis.NewClient(at.Rueidis())
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
 				return newClient(t, rdb, append(opts, relock.WithLease(far))...)

@@ -30,7 +30,7 @@ func TestRefusalsAreReturnedAtOnce(t *testing.T) {
 	s.Do("HSET", "queue", "java:1", "1")
 	nobody := s.AddUser("nobody", "secret", "+evalsha", "+eval", "+subscribe")
 	open := func(opt rueidis.ClientOption) *relock.Client {
-		rdb, err := redistest.Open(opt)
+		rdb, err := rueidis.NewClient(opt)
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		return newClient(t, rdb)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
@@ -804,7 +805,7 @@ func TestFlightRefusals(t *testing.T) {
 // A user that may not leave a result is told before it runs anything.
 func TestFlightWithoutTheRight(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	c := newClient(t, rdb)

@@ -417,7 +417,7 @@ func TestRefusedMoveLeavesNoLockWithoutAnEnd(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+			rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
 			c, other := newClient(t, rdb, relock.WithLease(3*time.Second)), newClient(t, s.Client())

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// rueidis's Cluster client closes nodes it no longer needs five seconds later, whether it is closed or not.
-	goleak.VerifyTestMain(redistest.Main{M: m},
+	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
@@ -136,7 +136,7 @@ func inTime(t *testing.T, call func(ctx context.Context) error) error {
 
 // shared returns a source of one client.
 func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
-	rdb, err := redistest.Open(opt)
+	rdb, err := rueidis.NewClient(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return func() rueidis.Client { return rdb }

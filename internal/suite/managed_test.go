@@ -260,7 +260,7 @@ func TestWithoutARightOnACluster(t *testing.T) {
 	sinceRights(t)
 	cluster := redistest.StartCluster(t, "--cluster-node-timeout", "8000") // a busy machine fails over else
 	var sharded, plain []*less
-	_, err := redistest.Open(cluster.Target().As(userWithout("cluster", cluster.Nodes()...)).Rueidis())
+	_, err := rueidis.NewClient(cluster.Target().As(userWithout("cluster", cluster.Nodes()...)).Rueidis())
 	require.ErrorContains(t, err, "NOPERM", "the library asks for one of cluster|slots and cluster|shards")
 	for _, command := range commandsOf(rights(t, "")[1]) {
 		if strings.HasPrefix(command, "cluster|") {

@@ -197,7 +197,7 @@ func TestForbiddenNamesHarmNothing(t *testing.T) {
 			acl := rights(t, "k")
 			var nodes []rueidis.Client
 			for _, s := range servers {
-				rdb, err := redistest.Open(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)
@@ -312,7 +312,7 @@ func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
 	open := func(name string) *relock.Client {
 		var nodes []rueidis.Client
 		for _, s := range servers {
-			rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+			rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
 			nodes = append(nodes, rdb)
@@ -395,7 +395,7 @@ func TestNoRightLeavesANameBehind(t *testing.T) {
 	script := rueidis.NewLuaScript(text)
 	for _, missing := range []string{"-pexpire", "-hset", "-del"} {
 		t.Run(missing, func(t *testing.T) {
-			rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", missing))
+			rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", missing))
 			require.NoError(t, err)
 			defer rdb.Close()
 			key := wire.ClientKey(missing)
@@ -543,7 +543,7 @@ func TestWhatStateReadsIsKnown(t *testing.T) {
 func TestForbiddenQuestionsAreAskedOnceInALease(t *testing.T) {
 	s := redistest.Start(t)
 	acl := rights(t, "k")
-	rdb, err := redistest.Open(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	c := newClient(t, rdb, relock.WithClientName("ops"))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
@@ -86,7 +87,7 @@ func TestOneLocksFailureIsNoOthers(t *testing.T) {
 // Where the rights to every lock are gone, a renewal still ends after a bounded number of commands.
 func TestRefusedRenewalsAreBounded(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	defer rdb.Close()
 	c := newClient(t, rdb)
@@ -108,7 +109,7 @@ func TestRefusedRenewalsAreBounded(t *testing.T) {
 // However many locks of a batch are refused, the others are renewed.
 func TestManyRefusedLocksCostNoOther(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	defer rdb.Close()
 	c := newClient(t, rdb)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
@@ -499,7 +500,7 @@ func TestRWMutexOnACluster(t *testing.T) {
 	nodes := redistest.StartCluster(t)
 	for name, channels := range map[string][]relock.ClientOption{"sharded": nil, "plain": {relock.WithPlainChannels()}} {
 		open := func() (*relock.Client, *relock.RWMutex) {
-			rdb, err := redistest.Open(nodes.Option())
+			rdb, err := rueidis.NewClient(nodes.Option())
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
 			c := newClient(t, rdb, append(channels, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond),

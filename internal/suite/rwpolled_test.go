@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -17,7 +18,7 @@ func polling(t *testing.T) (nodes *redistest.Cluster, open func(...relock.Client
 	t.Helper()
 	nodes = redistest.StartCluster(t)
 	return nodes, func(opts ...relock.ClientOption) *relock.RWMutex {
-		rdb, err := redistest.Open(nodes.Option())
+		rdb, err := rueidis.NewClient(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		rw := newClient(t, rdb, append(opts, relock.WithPlainChannels())...).RWMutex("k")
@@ -123,7 +124,7 @@ func TestPollerThatGivesUpWakesThoseItKeptOut(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	open := func() *relock.Client {
-		rdb, err := redistest.Open(nodes.Option())
+		rdb, err := rueidis.NewClient(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		return newClient(t, rdb, relock.WithPlainChannels(), relock.WithLease(time.Hour))

@@ -897,7 +897,7 @@ func TestSemaphoreRights(t *testing.T) {
 	if major, _, valkey := s.Version(); major < 7 && !valkey {
 		t.Skip("scripts cannot ask for rights before Redis 7")
 	}
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", "-zrem", "allchannels"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", "-zrem", "allchannels"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	s.Do("SET", "k", "2")
@@ -936,7 +936,7 @@ func TestSemaphoreServesInOrderWhereWaitersPoll(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	open := func() *relock.Semaphore {
-		rdb, err := redistest.Open(nodes.Option())
+		rdb, err := rueidis.NewClient(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		sem := newClient(t, rdb, relock.WithPlainChannels()).Semaphore("k", 2)

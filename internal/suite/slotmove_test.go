@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ func TestHoldsOutliveASlowSlotMove(t *testing.T) {
 	t.Parallel()
 	const lease = 1500 * time.Millisecond
 	nodes := redistest.StartCluster(t)
-	rdb, err := redistest.Open(nodes.Option())
+	rdb, err := rueidis.NewClient(nodes.Option())
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	c := newClient(t, rdb, relock.WithLease(lease))

@@ -15,7 +15,7 @@ import (
 // overRueidis is a source of drivers over one client of rueidis.
 func overRueidis(t testing.TB, opt rueidis.ClientOption) suite.Source {
 	t.Helper()
-	rdb, err := redistest.Open(opt)
+	rdb, err := rueidis.NewClient(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return func() driver.Redis { return overrueidis.New(rdb) }

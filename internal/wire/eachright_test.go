@@ -39,7 +39,7 @@ func TestEachMissingRight(t *testing.T) {
 			over := func(t *testing.T, user string, rights []string) (*relock.Client, error) {
 				var nodes []rueidis.Client
 				for _, s := range servers {
-					rdb, err := redistest.Open(s.AddUser(user, "secret", append([]string{"+hello"}, rights...)...))
+					rdb, err := rueidis.NewClient(s.AddUser(user, "secret", append([]string{"+hello"}, rights...)...))
 					if err != nil {
 						return nil, err
 					}

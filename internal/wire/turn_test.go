@@ -13,7 +13,7 @@ import (
 // A release that may not let the queue of a turn expire leaves no queue that never ends, and fails for no such thing.
 func TestTurnWithoutAnEndIsNotLeft(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	client := locktest.Over(t, []rueidis.Client{rdb})

@@ -364,7 +364,7 @@ func (w *wireStage) begins(c *relock.Client, heard signal) {
 func (w *wireStage) sharder(opts ...relock.ClientOption) *relock.Client {
 	option := w.servers[0].Option()
 	option.ForceSingleClient = false
-	rdb, err := redistest.Open(option)
+	rdb, err := rueidis.NewClient(option)
 	require.NoError(w.t, err)
 	w.t.Cleanup(rdb.Close)
 	require.Equal(w.t, rueidis.ClientModeCluster, rdb.Mode())
