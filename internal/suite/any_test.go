@@ -496,3 +496,17 @@ func TestPermitsInNestedContexts(t *testing.T) {
 	_, err := sem.Locker(1).Held(l.Context())
 	require.Equal(t, relock.ErrNotHeld, err)
 }
+
+// If none of its locks can be had, the error of Any is that of one that failed, rather than of one that is busy, in whatever order
+// their Redises answered.
+func TestAnyTellsTheFailure(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	refused, busy := newClient(t, w), newClient(t, s.Client())
+	taken(t, newClient(t, s.Client()).Mutex("busy").Lock)
+	w.Filter(faults.All(faults.AnyScript, faults.Refuse("NOPERM no right to do this")))
+	for range 20 { // the order is drawn
+		_, err := relock.Any(refused.Mutex("refused"), busy.Mutex("busy")).TryLock(t.Context())
+		requireClass(t, relock.ErrRefused, err)
+	}
+}
