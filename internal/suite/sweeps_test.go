@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -102,4 +103,19 @@ func warm(t *testing.T, c *relock.Client) {
 	l, err := c.Mutex("warm").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
+}
+
+// A release that fails is repeated for as long as Extend made the lease last, not only for that of the client.
+func TestReleaseOfALongLeaseIsRepeatedForLong(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := newClient(t, w, relock.WithLease(300*time.Millisecond))
+	l := taken(t, c.Mutex("k").Lock)
+	require.NoError(t, l.Extend(t.Context(), time.Hour))
+	w.Filter(faults.All(faults.AnyScript, faults.LoseCall))
+	require.ErrorIs(t, l.Unlock(t.Context()), relock.ErrUnavailable)
+	time.Sleep(2 * time.Second) // more than six of the client's leases
+	w.Filter(nil)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 }
