@@ -106,7 +106,7 @@ func (m *MultiLock) valid(ctx context.Context) error {
 
 // each takes one lock after the other. The context of each lease derives from that of the one
 // before. lost says that it failed since it lost one that it had taken, and not one under which it
-// was called: the caller may begin anew, unless it has waited for the next one as long as WithWait
+// was called: the caller may begin again, unless it has waited for the next one as long as WithWait
 // says. waited adds that up for each lock.
 func (m *MultiLock) each(ctx context.Context, as mode, waited []time.Duration) (_ []*Lease, lost bool, _ error) {
 	leases, inner, lock := make([]*Lease, 0, len(m.parts)), ctx, Locker.Lock
@@ -132,7 +132,7 @@ func (m *MultiLock) each(ctx context.Context, as mode, waited []time.Duration) (
 }
 
 // given notes that the caller of All is given the leases. Until then they were owed: Close gave their
-// locks back. If one was lost before, given gives all back: lost says that the caller may begin anew.
+// locks back. If one was lost before, given gives all back: lost says that the caller may begin again.
 func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 	k := leases[0].h.k
 	k.giving.RLock() // Close comes before or after all of them

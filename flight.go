@@ -262,7 +262,7 @@ func (l *leader) lead(ctx context.Context) error {
 	}
 }
 
-// take takes the lock, for a lease that is nobody's yet.
+// take takes the lock, for a lease that no caller has yet.
 func (l *leader) take(ctx context.Context) (_ *Lease, err error) {
 	l.lease, err = l.run(ctx, func(seen *call) (*Lease, error) {
 		a := attempt{lock: &l.lock, ctx: owing{ctx}, wctx: l.soon, seen: seen}

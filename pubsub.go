@@ -172,7 +172,7 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 }
 
 // try asks Redis for the lock once. The idle holds of this process that may keep the caller out are picked
-// up before: a refusal has them asked to end, at an instant that nobody could wait for. If Redis refuses,
+// up before: a refusal has them asked to end, at an instant that no caller could wait for. If Redis refuses,
 // they are given back, and it is asked once more.
 func (a *attempt) try(c claim.Claim, atGate bool) (*Lease, error) {
 	a.seen.begins()
